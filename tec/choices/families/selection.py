@@ -26,6 +26,7 @@ _ROOM = 4  # threads, and room for elements that reach the bound, for each that 
 _NEAR = 4  # the bound is near enough where a quarter more threads than k reach it
 # Threads of a work-group of short lines, where each unit has work-groups enough: few work-groups begin sooner than many.
 _GROUP, _FULL = 256, 8
+_MOST_OWN = 16  # elements of a short line that a lane has at most
 _KEPT = 32  # (bits of a word) keys of a thread that stay in its registers; with more they are made again at each step
 
 
@@ -53,9 +54,16 @@ def selected(of: TopK, by_wave: bool, ib: IRBuilder, src: BufferVar, *results: B
 
 
 def _whole_lines(of: TopK, ib: IRBuilder, src: BufferVar, results: tuple[BufferVar, ...]) -> None:
-    """Short lines, each sorted as it is by as many lanes as it needs, so that a wavefront has some; wavefronts share work-groups where there are many."""
+    """Short lines, each by as many lanes as it needs, so that a wavefront has some; wavefronts share work-groups where there are many. Where lines are many, as many lanes as are looked
+    for are enough, each with several elements: the steps in which their runs become one serve all lines of the wavefront."""
     lines, wave = of.lines, of.target.wavefront_size
     width = min(wave, max(2, 1 << (lines.n - 1).bit_length()))
+    narrow = max(2, 1 << (of.k - 1).bit_length())
+    while narrow < width and (
+        -(-lines.n // narrow) > _MOST_OWN or lines.count * narrow < _GROUP * _FULL * of.target.machine.units
+    ):
+        narrow *= 2
+    width = min(width, narrow)
     threads = _GROUP if lines.count * width >= _GROUP * _FULL * of.target.machine.units else wave
     each = threads // width
     with loops.launch(ib, (-(-lines.count // each),), (threads,)) as (block, t):

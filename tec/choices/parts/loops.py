@@ -127,7 +127,8 @@ def doublings(lanes: int) -> Iterator[int]:
 
 def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int, first: int) -> list[Expr]:
     """The `first` greatest values of a wavefront that has one a lane or two, in order, the greatest in the first lane: a bitonic sort, whose halves all go the same way where
-    each run is compared with the next one backwards. Of few, runs as long as they are sorted, and the greater halves of two runs are, until one is left."""
+    each run is compared with the next one backwards. Of few, runs as long as they are sorted, and the greater halves of two runs are, until one is left; so of more than two a lane, of
+    which no more are wanted than there are lanes."""
 
     def meets(value: Expr, partner: Expr, mask: int, bit: int) -> Expr:
         other = ib.let("other", te.call_intrin(value.dtype, "shuffle_xor", partner, mask, lanes))
@@ -148,10 +149,10 @@ def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int, 
             bit = size // 2 if mask == size - 1 else mask
             values = [meets(v, v, mask, bit) for v in values]
         size *= 2
-    if run < lanes:
-        if len(values) == 2:
-            a, b = values
-            values = [halved(a, b, run - 1) if run > 1 else ib.let("kept", te.max(a, b))]
+    if run < lanes or len(values) > 2:
+        while len(values) > 1:
+            a, b, *rest = values
+            values = [*rest, halved(a, b, run - 1) if run > 1 else ib.let("kept", te.max(a, b))]
         value = values[0]
         for step in doublings(lanes // run):  # to a run so many runs on
             value = halved(value, value, run * step | (run - 1))
