@@ -15,7 +15,7 @@ from tec.ops.dims import is_symbolic
 from tec.ops.registry import broadcast_shapes
 
 from .importer import AtenCall, aten_op
-from .ops_math import FLOATS
+from .ops_math import FLOATS, truth
 
 
 @aten_op("embedding")
@@ -162,7 +162,7 @@ def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
     if len(at) == 1:
         only: Any = indices[at[0]]
         if only.dtype in ("bool", "uint8"):
-            raise ImportModelError("indices by a mask, whose number values decide")
+            return taken_by_mask(c, x, only, at[0])
         return c.op("gather", x, only, axis=at[0])
     points, at, shape = _points(c, x, indices)
     rest = [k for k in range(x.ndim) if k not in at]
@@ -178,11 +178,9 @@ def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
 def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     masks = [i for i in indices if i is not None and i.dtype == "bool"]
     if masks:
-        mask = masks[0]
-        if len(indices) != 1 or accumulate or values.type.size != 1:
-            raise ImportModelError("values put where a mask says, whose number values decide")
-        mask = c.reshape(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
-        return c.broadcast(c.op("where", mask, c.reshape(values, ()), x), x.shape)
+        if sum(i is not None for i in indices) != 1:
+            raise ImportModelError("values put where a mask and other indices say, whose number values decide")
+        return put_by_mask(c, x, masks[0], indices.index(masks[0]), values, accumulate)
     points, at, shape = _points(c, x, indices)
     rest = [k for k in range(x.ndim) if k not in at]
     neighbours = at == list(range(at[0], at[0] + len(at)))
@@ -196,6 +194,26 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
     y = c.op("scatter_nd", moved, points, values, reduction="add" if accumulate else "none")
     back = [(*at, *rest).index(k) for k in range(x.ndim)]
     return c.transpose(y, back)
+
+
+def put_by_mask(c: AtenCall, x: Value, mask: Value, first: int, values: Value, accumulate: bool) -> Value:
+    """Values for where a mask of the dimensions from `first` on holds: one for all of them, or in turn, each the one of the mask's running count."""
+    end = first + mask.ndim
+    lead, rest = x.shape[:first], x.shape[end:]
+    chosen = c.reshape(mask, (*mask.shape, *[1] * len(rest)))
+    values = c.reshape(values, (*[1] * (len(lead) + 1 + len(rest) - values.ndim), *values.shape))
+    count = values.shape[first]
+    if count == 1:
+        values = c.reshape(values, (*values.shape[:first], *[1] * mask.ndim, *values.shape[first + 1 :]))
+    elif is_symbolic([*mask.shape, count]):
+        raise ImportModelError("values put in turn where a mask of an open size says")
+    else:
+        size = math.prod(mask.shape)
+        flat = c.cast(c.reshape(mask, (size,)), "int64")
+        place = c.op("subtract", c.op("cumsum", flat, axis=0, exclusive=False, reverse=False), c.const(np.int64(1)))
+        taken = c.op("gather", values, c.op("clip", place, low=0, high=max(count - 1, 0)), axis=first)
+        values = c.reshape(taken, (*values.shape[:first], *mask.shape, *values.shape[first + 1 :]))
+    return c.broadcast(c.op("where", chosen, c.op("add", x, values) if accumulate else values, x), x.shape)
 
 
 # ---- scatters
@@ -310,18 +328,35 @@ def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
 
 @aten_op("nonzero_static")
 def nonzero_static(c: AtenCall, x: Value, *, size: int, fill_value: int = -1) -> Value:
-    """The first `size` places of elements that are not 0: each goes to the row of their running count, all others to a row that is cut off."""
+    """The first `size` places of elements that are not 0."""
     if is_symbolic([*x.shape, size]):
         raise ImportModelError("nonzero_static of open sizes")
     total = math.prod(x.shape)
-    there = c.op("not_equal", c.reshape(x, (total,)), c.const(np.zeros((), x.dtype), x.dtype)) if x.dtype != "bool" else c.reshape(x, (total,))  # fmt: skip
+    there = truth(c, c.reshape(x, (total,)))
+    flat = places_where(c, there, size)
+    rows = c.op("divide", c.unsqueeze(flat, 1), c.const(_strides(x.shape), "int64"))
+    places = c.op("floor_mod", rows, c.const(np.array(x.shape, "int64")))
+    return c.op("where", c.unsqueeze(c.op("less", flat, c.const(0, "int64")), 1), c.const(fill_value, "int64"), places)
+
+
+def places_where(c: AtenCall, there: Value, size: int) -> Value:
+    """The first `size` places where a row of bools holds, -1 behind the last: each goes to the row of their running count, all others to one that is cut off."""
     count = c.op("cumsum", c.cast(there, "int64"), axis=0, exclusive=False, reverse=False)
     fits = c.op("logical_and", there, c.op("less_equal", count, c.const(size, "int64")))
     row = c.op("where", fits, c.op("subtract", count, c.const(1, "int64")), c.const(size, "int64"))
     empty = c.const(np.full(size + 1, -1), "int64")
-    flat = c.slice(c.op("scatter_elements", empty, row, c.iota(total), axis=0, reduction="none"), 0, 0, size)
-    places = c.op("floor_mod", c.op("divide", c.unsqueeze(flat, 1), c.const(_strides(x.shape), "int64")), c.const(np.array(x.shape, "int64")))  # fmt: skip
-    return c.op("where", c.unsqueeze(c.op("less", flat, c.const(0, "int64")), 1), c.const(fill_value, "int64"), places)
+    made = c.op("scatter_elements", empty, row, c.iota(there.shape[0]), axis=0, reduction="none")
+    return c.slice(made, 0, 0, size)
+
+
+def taken_by_mask(c: AtenCall, x: Value, mask: Value, first: int) -> Value:
+    """The elements where a mask of the dimensions from `first` on holds, whose number torch knows: the gradient of values that were put there."""
+    if is_symbolic([*mask.shape, c.shape[first]]):
+        raise ImportModelError("indices by a mask, whose number values decide")
+    size, end = math.prod(mask.shape), first + mask.ndim
+    there = truth(c, c.reshape(mask, (size,)))
+    places = c.op("maximum", places_where(c, there, int(c.shape[first])), c.const(0, "int64"))
+    return c.op("gather", c.reshape(x, (*x.shape[:first], size, *x.shape[end:])), places, axis=first)
 
 
 def _strides(shape: Sequence[int]) -> Any:

@@ -409,7 +409,15 @@ def rms_norm(c: AtenCall, x: Value, shape: Sequence[Size], w: Value | None = Non
     return c.cast(y, c.dtype) if c.name_of_op == "rms_norm" else (c.cast(y, c.dtype), inverse)
 
 
-@aten_op("softmax", "_softmax", "_safe_softmax", "special_softmax")
+@aten_op("_safe_softmax")
+def softmax_of_masked(c: AtenCall, x: Value, dim: int, *more: Any) -> Value:
+    """A row of minus infinities gives zeros."""
+    y, x = softmax(c, x, dim), c.cast(x, c.dtype)
+    empty = c.op("logical_and", c.op("isnan", y), c.op("equal", x, c.like(-math.inf, x)))
+    return c.op("where", empty, c.like(0, y), y)
+
+
+@aten_op("softmax", "_softmax", "special_softmax")
 def softmax(c: AtenCall, x: Value, dim: int, *more: Any) -> Value:
     if x.ndim == 0:
         x = c.cast(x, c.dtype)

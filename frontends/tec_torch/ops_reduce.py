@@ -144,6 +144,12 @@ def vector_norm(c: AtenCall, x: Value, ord: Any = 2, dim: Any = None, keepdim: b
     return p_norm(c, x, p, **attrs)
 
 
+@aten_op("dist")
+def dist(c: AtenCall, a: Value, b: Value, p: float = 2) -> Value:
+    gap = c.op("subtract", c.cast(a, c.dtype), c.cast(b, c.dtype))
+    return vector_norm(c, gap, p)
+
+
 @aten_op("cumsum", "cumprod")
 def cumulate(c: AtenCall, x: Value, dim: int) -> Value:
     x = c.cast(x, c.dtype)

@@ -8,6 +8,7 @@ import torch
 from tec_torch import dynamo
 from torch.nn import functional as F
 
+import tec
 from tec.graph.operators import run_op
 from tec.ops import TensorType, get_op
 
@@ -81,7 +82,7 @@ CASES = {
     "cummax": (lambda x: tuple(x.cummax(1)), FEW.float()), "cummin": (lambda x: tuple(x.cummin(0)), GAPS),
     "matrix_exp": (torch.matrix_exp, torch.stack([drawn(4, 4) * k for k in (0.1, 1, 3)])),
     "repeat_interleave": (lambda x: x.repeat_interleave(COUNTS, dim=0, output_size=9), drawn(4, 3)),
-    "rrelu": (lambda x: F.rrelu(x, training=False), X), "pdist": (lambda x: F.pdist(x), X), "ldexp": (lambda x: torch.ldexp(x, FEW[:3, :21] - 3), X),
+    "rrelu": (lambda x: F.rrelu(x, training=False), X), "pdist": (lambda x: F.pdist(x), X), "dist": (lambda x: torch.dist(x, P), X), "ldexp": (lambda x: torch.ldexp(x, FEW[:3, :21] - 3), X),
     "fractional windows": (lambda x: F.fractional_max_pool2d(x, 3, output_size=(4, 5), _random_samples=U[:2, :4].abs().reshape(2, 2, 2)), drawn(2, 2, 11, 12)),
 }  # fmt: skip
 
@@ -110,6 +111,41 @@ def test_what_has_no_gradient():
 def test_median_of_what_is_no_number():
     held(lambda x: tuple(x.median(1)), GAPS, learns=False)
     held(lambda x: tuple(x.nanmedian(1)), torch.full((2, 3), torch.nan), learns=False)
+
+
+MASK = torch.from_numpy(rng.random((3, 21)) > 0.5)
+ROWS = torch.tensor([True, False, True])
+
+
+@pytest.mark.parametrize("name", ["each its own", "rows", "one row for all", "columns", "added"])
+def test_values_put_where_a_mask_says(name):
+    """With the gradients of the values, but of one row for all: its is a sum of as many rows as values decide."""
+    mask, values, whole = {
+        "each its own": ([MASK], drawn(int(MASK.sum())), X), "rows": ([ROWS], drawn(2, 21), X),
+        "one row for all": ([ROWS], drawn(1, 21), X), "columns": ([None, MASK[0]], drawn(3, int(MASK[0].sum())), X),
+        "added": ([MASK], drawn(int(MASK.sum())), X),
+    }[name]  # fmt: skip
+    held(lambda v: torch.ops.aten.index_put(whole, mask, v, name == "added"), values, learns=name != "one row for all")
+
+
+def test_rows_of_scores_that_are_all_hidden():
+    """They weigh nothing, as in torch's own attention where a mask hides all keys of a query; scores that are no numbers stay so."""
+    scores = drawn(5, 4)
+    scores[2] = scores[3, :2] = -torch.inf
+    scores[4, 0] = torch.nan
+    held(lambda x: torch.ops.aten._safe_softmax(x, -1), scores, learns=False)
+    seen = torch.from_numpy(rng.random((2, 5, 5)) > 0.4)
+    seen[0, 1] = False
+    held(lambda q: F.scaled_dot_product_attention(q, q * 2, q + 1, attn_mask=seen), drawn(2, 5, 8))
+
+    class Own(torch.nn.Module):
+        def forward(self, q, hidden):
+            return torch.ops.aten._safe_softmax(q @ (q * 2).mT / 3 + hidden, -1) @ q
+
+    q, hidden = drawn(2, 3, 5, 8), torch.zeros(2, 1, 5, 5).masked_fill(~seen[:, None], -torch.inf)
+    net = tec.compile(Own(), "llvm", args=(q, hidden))
+    assert any("attention" in name for name in net.report.choices), "still one operator"
+    torch.testing.assert_close(net(q, hidden), Own()(q, hidden), rtol=1e-4, atol=1e-5)
 
 
 BOXES = torch.tensor(

@@ -9,6 +9,7 @@ reads and writes through any order of dimensions; key heads that were repeated f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
@@ -156,10 +157,22 @@ class _Look:
 
     def is_nan_of(self, rows: Value, weights: Value, choice: Node) -> bool:
         """Whether a choice gives 0 where the weights are no numbers, as a softmax's are in a row that sees no key: there the operator gives 0 by itself."""
-        n = self.made_by(rows, "isnan")
+        both = self.made_by(rows, "logical_and")
+        n = self.made_by(rows if both is None else both.inputs[0], "isnan")
         if n is None or n.inputs[0] is not weights or weights.node is None or weights.node.op != "softmax":
             return False
-        return weights not in self.outputs and set(self.users[weights]) == {n, choice}
+        if weights in self.outputs or set(self.users[weights]) != {n, choice}:
+            return False
+        if both is None:
+            return True
+        # And where the score is minus infinity, so that other scores that are no numbers stay so.
+        scores, hidden = weights.node.inputs[0], self.made_by(both.inputs[1], "equal")
+        if hidden is None or hidden.inputs[0] is not scores or _number(hidden.inputs[1]) != -math.inf:
+            return False
+        if scores in self.outputs or set(self.users[scores]) != {weights.node, hidden}:
+            return False
+        self.users[scores] = [weights.node]  # nothing asks it of the attention that stands for both
+        return True
 
     # ---- the scores
 
