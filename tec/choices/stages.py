@@ -100,6 +100,11 @@ class GpuStages(Space):
                 return by_rows
         return self.choice(threads=min(THREADS, self.target.max_threads), vector=vector, rows=0)
 
+    def drafts(self) -> Iterator[Choice]:
+        """Those of work-groups that are not larger than figures say: of large ones all wavefronts wait for the last, which prices do not know."""
+        most = self.figures["most_threads"] if "most_threads" in self.figures else self.target.max_threads
+        return (c for c in super().drafts() if c["threads"] <= most)
+
     def _by_rows(self, rows: int, features: dict[str, int]) -> Choice:
         """Few work-groups a row, of wavefronts that it nearly fills: parts of a line that two of them write reach memory apart. And no more rows of a thread than leave work-groups
         for all units, and repeat few."""

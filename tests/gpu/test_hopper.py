@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -50,6 +51,38 @@ def test_registers_filled_ahead(m: int, n: int, k: int, choice: dict[str, Any]) 
     f(*on)
     want = np.maximum(x.astype(np.float64) @ w + z, 0)
     np.testing.assert_allclose(on[-1].numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "dtype", "orders", "choice"),
+    [
+        (300, 136, 1000, "float16", "ik kj", {"split_k": 3}),
+        (200, 264, 1032, "float16", "ik jk", {"split_k": 4, "rows": 128, "columns": 128}),
+        (136, 136, 584, "bfloat16", "ki jk", {"split_k": 2}),
+        (260, 144, 2064, "int8", "ik jk", {"split_k": 4, "columns": 128}),
+    ],
+)
+def test_sums_in_parts(m: int, n: int, k: int, dtype: str, orders: str, choice: dict[str, Any]) -> None:
+    """Parts of whole steps, of which the last reaches beyond the sum, by both orders of the operands."""
+    kind, acc = np.dtype(getattr(ml_dtypes, dtype, dtype)), "int32" if dtype == "int8" else "float32"
+    first, second = (tuple({"i": m, "j": n, "k": k}[x] for x in o) for o in orders.split())
+    a, b = te.placeholder(first, dtype, name="A"), te.placeholder(second, dtype, name="B")
+    kk = te.reduce_axis((0, k), "k")
+
+    def term(i: Any, j: Any) -> Any:
+        x, y = (t[tuple({"i": i, "j": j, "k": kk}[q] for q in o)] for t, o in zip((a, b), orders.split()))
+        return te.sum(x.astype(acc) * y.astype(acc), axis=kk)
+
+    c = te.compute((m, n), term, name="C")
+    out = te.compute((m, n), lambda i, j: te.max(c[i, j], te.const(0, acc)), name="out")
+    made = schedule([out], HOPPER, {"template": "warpgroup product", "rows": 64, "columns": 64, "stages": 2, **choice})
+    f = tec.build(made.schedule, [a, b, *made.outputs], HOPPER)
+    rng = np.random.default_rng(k)
+    x, y = (rng.integers(-4, 5, s).astype(kind) for s in (first, second))
+    on = [tec.nd.array(v, tec.cuda(0)) for v in (x, y, np.full((m, n), -1, acc))]
+    f(*on)
+    want = np.einsum(orders.replace(" ", ",") + "->ij", x.astype(np.int64), y.astype(np.int64))
+    np.testing.assert_array_equal(on[-1].numpy(), np.maximum(want, 0))  # whole numbers: exact
 
 
 IN_TURN = [

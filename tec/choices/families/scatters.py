@@ -3,7 +3,8 @@
 On a CPU the updates are taken one after another. On a GPU the elements are copied as they are; then each place that has updates finds its last one by an atomic
 maximum, and where updates are combined, each such place gets a list of them (an atomic exchange an update) that the last one's thread then walks. No two threads write
 one place in a kernel, for any type; sums of floats are taken in the list's order. What a place's updates are is written down for places that have some alone: where few
-elements of many are updated, a scatter takes little longer than the copy.
+elements of many are updated, a scatter takes little longer than the copy. Where single elements are replaced, and many of them, an atomic maximum of number and value in one word
+finds both: places that lie anywhere are touched once, and the rest goes through memory in order.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ from ..space import Choice
 _LOAD_BYTES = 16  # of a thread's widest load
 # One update of so many places from which `head` is begun as a whole: a touch of one moves a sector of 32 bytes in and out, as much as 16 places one after another.
 _LINE_ELEMENTS = 16
+# Places for an update up to which number and value go in one word: its 8 bytes a place are written and read, 16 bytes in order for two touches of 32 bytes anywhere, beside 4
+# bytes of `head`. (16 - 4) * places < 2 * 32 * updates.
+_MOST_PLACES = 5
+_WORD_BITS = 32  # of a value, and of an update's number, in a word of both
 
 
 class Scatter(loops.LoopForm):
@@ -124,6 +129,9 @@ class _Updates:
 
     def by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were; each place's last update, or the list of its updates, in `head` and `following`; then what each last update makes of its place."""
+        if self._goes_in_words(dst.dtype):
+            self._by_words(ib, old, at, new, dst)
+            return
         head = ib.allocate("int32", (self.total,), "head")
         following = ib.allocate("int32", (self.count,), "following") if self.reduction != "none" else None
         shape = (*self.places, *self.rest)
@@ -173,6 +181,39 @@ class _Updates:
                         value[k] = self._combined(value[k], more[k], dst.dtype)
                     update[0] = following[update[0]]
                 self._put(ib, dst, here, width, loops.vector(value, 0, width))
+
+    def _goes_in_words(self, dtype: str) -> bool:
+        """Whether updates are single elements of 16 or 32 bits that replace what was there, and many enough."""
+        fits = dtype_info(dtype).bytes in (2, 4) and dtype_info(dtype).lanes == 1 and self.block == 1
+        return fits and self.reduction == "none" and self.count * _MOST_PLACES >= self.total
+
+    def _by_words(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+        """Words of 0; each update's number, from 1 on, above its value, of which a place keeps the largest; then each place by its word."""
+        shape, size = tuple(self.places), dtype_info(dst.dtype).bytes
+        words = ib.allocate("int64", (self.total,), "words")
+        run = self._width(dst.dtype, shape)
+        bits = f"int{8 * size}"
+        with loops.each(ib, self.target, self.total) as t:
+            words[t] = te.const(0, "int64")
+        with loops.each(ib, self.target, self.count) as e:
+            inside, place, source = self.one(at, e)
+            with ib.if_scope(inside):
+                value = te.call_intrin(bits, "reinterpret", new[tuple(source)])
+                value = value.astype(f"u{bits}").astype("int64")
+                word = (e + 1).astype("int64") * (1 << _WORD_BITS) + value
+                ib.emit(te.call_intrin("int64", "atomic_max", words[self._flat(place)], word))
+        with loops.each(ib, self.target, self.total // run) as t:
+            here = split_index(t * run, shape)
+            made = ib.allocate(dst.dtype, (run,), "made", scope="local")
+            if run > 1:
+                loops.put_vector(ib, made, 0, self._values(old, here, run))
+            else:
+                made[0] = old[tuple(here)]
+            for k in range(run):
+                word = ib.let("word", words[t * run + k])
+                with ib.if_scope(word > 0):
+                    made[k] = te.call_intrin(dst.dtype, "reinterpret", word.astype(bits))
+            self._put(ib, dst, here, run, loops.vector(made, 0, run) if run > 1 else made[0])
 
     @staticmethod
     def _values(of: BufferVar, at: Sequence[Any], width: int) -> Any:

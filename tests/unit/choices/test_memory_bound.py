@@ -375,3 +375,21 @@ def test_lines_of_few_elements_are_copied_as_they_lie(dtype: str, line: int) -> 
     out = tec.nd.empty(tuple(int(n) for n in out_types[0].shape), dtype)
     f(tec.nd.array(a), out)
     np.testing.assert_array_equal(out.numpy(), a.transpose(0, 2, 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "threads"), [((7216, 848), "float32", 32), ((11_360, 1528), "float16", 128)]
+)
+def test_nvidias_rows_of_whole_pieces_are_read_by_them(shape: tuple[int, ...], dtype: str, threads: int) -> None:
+    """848 elements are 212 pieces of 16 bytes, of which 32 threads have six or seven each."""
+    known, kinds = get_op("softmax"), [TensorType(dtype, shape)]
+    outs = known.compute({"axes": (-1,)}, [te.placeholder(shape, dtype, name="x")], known.infer(kinds, {"axes": (-1,)}))
+    choice = spaces(list(outs), "cuda -arch=sm_90a")[0].default
+    assert (choice["piece"], choice["threads"]) == (16, threads)
+
+
+def test_large_work_groups_are_no_rivals_on_nvidia() -> None:
+    x = te.placeholder((4096, 513), name="x")
+    out = te.compute(x.shape, lambda i, j: x[i, j] + 1, name="y")
+    for target, most in (("cuda -arch=sm_90a", 256), ("rocm -mcpu=gfx942", 1024)):
+        assert max(c["threads"] for c in spaces([out], target)[0].drafts()) == most
