@@ -132,10 +132,11 @@ class Mixed(nn.Module):
     def __init__(self):
         super().__init__()
         self.before, self.after = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.register_buffer("tau", torch.full((4,), 0.5))
 
     def forward(self, x):
         y = torch.relu(self.before(x) * 2 + 1)
-        y = y + torch.linalg.matrix_exp(y)  # torch's
+        y = y + torch.linalg.householder_product(y, self.tau)  # torch's
         return torch.tanh(self.after(y)) - y.sum(-1, keepdim=True)
 
 
@@ -147,7 +148,7 @@ def test_what_is_missing_is_left_to_torch_and_said(caplog):
         m.after.bias.add_(1)
         close(fast(x), m(x))
     (line,) = [r.getMessage() for r in caplog.records if r.name == "tec.torch"]
-    assert "1 of " in line and "aten.linalg_matrix_exp.default has no conversion (test_dynamo.py:" in line
+    assert "1 of " in line and "aten.linalg_householder_product.default has no conversion (test_dynamo.py:" in line
 
 
 def test_the_report_names_what_torch_runs():
@@ -157,7 +158,7 @@ def test_the_report_names_what_torch_runs():
         torch.compile(m, backend=dynamo.backend)(x)
     found = tec_torch.report(reset=True)
     ((call,),) = [g.left for g in found.graphs]
-    assert (call.operator, call.times, found.left_calls) == ("aten.linalg_matrix_exp.default", 1, 1)
+    assert (call.operator, call.times, found.left_calls) == ("aten.linalg_householder_product.default", 1, 1)
     assert call.where.file == __file__ and not found.breaks
     assert str(found).startswith(
         f"1 graph, {found.calls} calls: 1 left to torch, 0 graph breaks\n  graph 0: aten.linalg"
@@ -166,8 +167,12 @@ def test_the_report_names_what_torch_runs():
 
 
 class FewCalls(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("tau", torch.full((2,), 0.5))
+
     def forward(self, x):
-        return torch.linalg.matrix_exp(x + 1) * 2
+        return torch.linalg.householder_product(x + 1, self.tau) * 2
 
 
 def test_calls_beside_what_is_missing_are_counted_too():
@@ -185,7 +190,9 @@ def test_strict_makes_it_an_error():
     for _ in range(2):
         with (
             torch.no_grad(),
-            pytest.raises(tec.ImportModelError, match=r"1 of \d+ calls are left to torch: aten.linalg_matrix_exp") as e,
+            pytest.raises(
+                tec.ImportModelError, match=r"1 of \d+ calls are left to torch: aten.linalg_householder_product"
+            ) as e,
         ):
             fast(x)
     assert e.value.where.file == __file__
