@@ -52,7 +52,7 @@ class GpuAttention(SplitAttention):
         super().__init__(group, target, form, carriers)
         self.parameters = {
             "queries": (64, 32, 16), "keys": (64, 32, 16), "splits": (1, 2, 4, 8, 16, 32, 64),
-            "parts": (1, 2, 4, 8) if target.kind == "rocm" else (1,),  # on NVIDIA nobody measured it
+            "parts": (1, 2, 4, 8) if target.machine.priced_by_model else (1,),  # no clock has judged it
         }  # fmt: skip
 
     @property
@@ -101,16 +101,18 @@ class GpuAttention(SplitAttention):
 
 def _is_paired(g: Geometry, dtype: str, target: Target) -> bool:
     """Whether pairs are multiplied by one instruction."""
-    return target.kind == "rocm" and dtype == "float16" and target.chip.dot2 and g.size % PAIRED == 0
+    return bool(target.machine.priced_by_model and dtype == "float16" and target.chip.dot2) and g.size % PAIRED == 0
 
 
 def _widths(g: Geometry, dtype: str, target: Target) -> tuple[int, int]:
     """Elements that a thread reads at once of rows of queries, keys and weights, and of rows of values. One at a time, two products of float32 wait for three
     reads; four at a time, products set the time."""
-    if dtype not in (("float32",) if target.kind == "cuda" else ("float32", "float16", "bfloat16")):
+    if dtype not in (("float32", "float16", "bfloat16") if target.machine.priced_by_model else ("float32",)):
         return 1, 1
     # Of columns of values side by side each result would be stored alone, some apart from its neighbour's: on AMD that is what splits wait for.
-    values = math.gcd(WIDE, g.value_size // SIDE) if target.kind == "cuda" and g.value_size % SIDE == 0 else 1
+    values = (
+        math.gcd(WIDE, g.value_size // SIDE) if not target.machine.priced_by_model and g.value_size % SIDE == 0 else 1
+    )
     return WIDE if g.size % WIDE == 0 else 1, values
 
 
