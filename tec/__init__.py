@@ -104,6 +104,8 @@ _LAZY: dict[str, tuple[str, str]] = {
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     **{name: (".array.gradients", name) for name in ("grad", "value_and_grad", "vjp", "jvp")},
+    **{name: (".array.told", name) for name in ("custom_vjp", "stop_gradient")},
+    **{name: (".array.jacobians", name) for name in ("jacrev", "jacfwd", "hessian")},
     "vmap": (".array.batching", "vmap"),
     "load": (
         ".runtime.networks.network",
@@ -157,10 +159,9 @@ _ELSEWHERE = {
     "contrib": "tec.topi and tec.ops have the operators",
     "onnx": "tec.compile takes ONNX files", "load_onnx": "tec.compile takes ONNX files", "from_onnx": "tec.compile takes ONNX files, tec_onnx.from_onnx gives the graph",
     "build_module": "tec.build makes modules", "emulator_device": 'tec.rocm_emu("gfx942")', "roc": "tec.rocm(0)",
-    "lax": "if, for and while of Python are followed", "jacobian": "tec.vmap over the weights of tec.vjp, or over the tangents of tec.jvp", "jacrev": "tec.vmap over the weights of tec.vjp",
-    "jacfwd": "tec.vmap(lambda t: tec.jvp(f, (x,), (t,))[1])(tec.array.eye(n))", "hessian": "tec.vmap over tec.jvp of tec.grad(f)",
-    "stop_gradient": "x.numpy() or float(x) takes a value out: a constant for gradients", "device_put": "x.to_device(dev)", "device_get": "x.numpy()",
-    "custom_vjp": "gradients follow what a function does; it has no rule of its own", "checkpoint": "nothing: values of the forward pass are kept",
+    "lax": "if, for and while of Python are followed", "jacobian": "tec.jacrev of few results, tec.jacfwd of few arguments", "custom_jvp": "tec.custom_vjp", "custom_gradient": "tec.custom_vjp",
+    "cond": "if of Python is followed; tec.array.where chooses by element", "Function": "tec.custom_vjp", "device_put": "x.to_device(dev)", "device_get": "x.numpy()",
+    "checkpoint": "nothing: values of the forward pass are kept",
     "pmap": "tec.collectives, or a loop over devices", "block_until_ready": "x.block()", "tree_map": "loops over dicts and lists", "no_grad": "nothing: tec.grad(f) makes gradients",
     "micro": "tec.compile(...).save() makes packages", "rpc": "tec.tune takes workers of other machines", "vm": "tec.compile makes networks",
 }  # fmt: skip
@@ -216,6 +217,8 @@ if TYPE_CHECKING:  # what type checkers see: a name is public where it is import
     )
     from .array.batching import vmap as vmap
     from .array.gradients import grad as grad, value_and_grad as value_and_grad, vjp as vjp, jvp as jvp
+    from .array.jacobians import hessian as hessian, jacfwd as jacfwd, jacrev as jacrev
+    from .array.told import custom_vjp as custom_vjp, stop_gradient as stop_gradient
     from .driver import lower as lower, build as build
     from .graph.compiler import compile as compile
     from .jit import kernel as kernel, device_code as device_code

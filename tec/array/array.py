@@ -366,11 +366,27 @@ def fresh(form: Form, inputs: tuple[Node, ...]) -> Array:
 _new = object.__new__
 
 
-def of_two(function: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array]:
+def written(out: Any, made: Array) -> Array:
+    """What NumPy does with `out=`: `out` has the values of `made` from now on. Raises ArrayTypeError, ArrayValueError where it cannot hold them."""
+    if type(out) is not Array:
+        raise ArrayTypeError(f"out={type(out).__name__}", hint="an array of tec.array, which gets the result")
+    if out.shape != made.shape:
+        raise ArrayValueError(f"out of shape {out.shape} for a result of shape {made.shape}")
+    if dtypes.kind_rank(made.dtype) > dtypes.kind_rank(out.dtype):
+        raise ArrayTypeError(f"out of {out.dtype} for a result of {made.dtype}", hint="tec.array.astype(result, dtype)")
+    build.one_device((out._node, made._node))
+    n = made._node
+    out._become(n if n.dtype == out.dtype else build.cast(n, out.dtype))
+    return out
+
+
+def of_two(function: Callable[[Any, Any], Array]) -> Callable[..., Array]:
     """A function of two arrays (one may be a number) that follows its rules once for arrays of the same forms, and then knows what it gives:
     where that is one operator on just the two."""
 
-    def call(x1: Any, x2: Any, /) -> Array:
+    def call(x1: Any, x2: Any, /, **options: Any) -> Array:
+        if options:
+            return _with_out(call, (x1, x2), options)
         if type(x1) is Array:
             a = x1._node
             if type(x2) is Array:
@@ -404,7 +420,7 @@ def of_one(function: Callable[..., Array]) -> Callable[..., Array]:
             found = alone(call.__name__, (x,), options)
             return function(x, **options) if found is NotImplemented else found
         if options:
-            return function(x, **options)
+            return _with_out(call, (x,), options) if "out" in options else function(x, **options)
         a = x._node
         f = a.form
         form = ahead((function, f, None))
@@ -415,6 +431,17 @@ def of_one(function: Callable[..., Array]) -> Callable[..., Array]:
         return made
 
     return call
+
+
+def _with_out(call: Callable[..., Array], args: tuple[Any, ...], options: dict[str, Any]) -> Array:
+    out = options.pop("out", None)
+    if "dtype" in options and len(args) == 2:
+        kind = options.pop("dtype")
+        args = tuple(Array(build.cast(x._node, dtypes.as_dtype(kind))) if type(x) is Array else x for x in args)
+    if options and len(args) == 2:
+        raise TypeError(f"{call.__name__}() got an unexpected keyword argument {next(iter(options))!r}")
+    made = call(*args, **options)
+    return made if out is None else written(out, made)
 
 
 def _learn(function: Any, f: Form, g: Form | None, given: tuple[Node, ...], made: Array) -> None:

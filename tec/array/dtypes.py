@@ -110,6 +110,11 @@ def is_int(d: DType) -> Any:
     return d in _INTS
 
 
+def kind_rank(d: DType) -> int:
+    """Bools, integers, floats and complex numbers as 0 to 3: what a value of the next kind does not fit into."""
+    return 3 if is_complex(d) else 2 if is_float(d) else 1 if is_int(d) else 0
+
+
 def is_signed(d: DType) -> Any:
     return d in _SIGNED
 

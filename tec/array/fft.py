@@ -26,6 +26,7 @@ from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
 from .manipulation import axes_of, axis_of, roll
 from .node import Node, leaf, note, scalar
+from .told import with_gradient
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
@@ -145,11 +146,22 @@ def _plain(name: str, x: Array, n: int | None, axis: int, norm: str, inverse: bo
     node = _given(name, x, norm)
     k = axis_of(axis, len(node.shape))
     size = _length(name, node.shape[k] if n is None else n)
-    kind = _complex_type(node)
+    kind, at = _complex_type(node), k - len(node.shape)
+
+    def pull(g: Array, y: Array, x: Array) -> tuple[Array]:
+        return (_like(_plain(name, g, None, at, _OPPOSITE[norm], not inverse), x, k),)
+
     if _is_host(node):
-        return _on_host(np.fft.ifft if inverse else np.fft.fft, node, kind, n=size, axis=k - len(node.shape), norm=norm)
-    made = _along(_complex(node), size, k, inverse)
-    return Array(_own(_scaled(made, _factor(norm, inverse, size)), node))
+        made = _on_host(np.fft.ifft if inverse else np.fft.fft, node, kind, n=size, axis=at, norm=norm)
+    else:
+        made = Array(_own(_scaled(_along(_complex(node), size, k, inverse), _factor(norm, inverse, size)), node))
+    return with_gradient(made, (node,), pull, lambda a: _plain(name, a, size, at, norm, inverse))
+
+
+def _like(g: Array, x: Array, axis: int) -> Array:
+    """A gradient by what was cut or filled with zeros along an axis: as long as x, and real where x is."""
+    n = _fitted(g._node, x.shape[axis], axis)
+    return Array(n if is_complex(x._node) or not is_complex(n) else build.parts(n)[0])
 
 
 def _own(made: Node, given: Node) -> Node:
@@ -174,11 +186,19 @@ def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backwar
     """The first n // 2 + 1 elements of the transform of a real array; the others are their conjugates."""
     node = _given("rfft", x, norm, real=True)
     k = axis_of(axis, len(node.shape))
-    size = _length("rfft", node.shape[k] if n is None else n)
+    size, at = _length("rfft", node.shape[k] if n is None else n), k - len(node.shape)
+
+    def pull(g: Array, y: Array, x: Array) -> tuple[Array]:
+        whole = Array(_fitted(g._node, size, k))
+        return (_like(ifft(whole, axis=at, norm=_OPPOSITE[norm]), x, k),)
+
     if _is_host(node):
-        return _on_host(np.fft.rfft, node, _complex_type(node), n=size, axis=k - len(node.shape), norm=norm)
-    whole = _scaled(_along(_complex(node), size, k, False), _factor(norm, False, size))
-    return Array(_fitted(whole, size // 2 + 1, k))
+        made = _on_host(np.fft.rfft, node, _complex_type(node), n=size, axis=at, norm=norm)
+    else:
+        made = Array(
+            _fitted(_scaled(_along(_complex(node), size, k, False), _factor(norm, False, size)), size // 2 + 1, k)
+        )
+    return with_gradient(made, (node,), pull, lambda a: rfft(a, size, at, norm))
 
 
 def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -186,11 +206,23 @@ def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backwa
     node = _given("irfft", x, norm)
     k = axis_of(axis, len(node.shape))
     size = _length("irfft", 2 * (node.shape[k] - 1) if n is None else n)
-    kind = PART[_complex_type(node).name]
+    kind, at = PART[_complex_type(node).name], k - len(node.shape)
+
+    def pull(g: Array, y: Array, x: Array) -> tuple[Array]:
+        half = rfft(g, axis=at, norm=_OPPOSITE[norm])
+        # All elements stand for two but the first and, of an even length, the last.
+        twice = np.full((half.shape[k], *(1,) * (-at - 1)), 2, kind.name)
+        twice[0] = 1
+        if size % 2 == 0:
+            twice[-1] = 1
+        return (_like(half * asarray(twice, device=g.device), x, k),)
+
     if _is_host(node):
-        return _on_host(np.fft.irfft, node, kind, n=size, axis=k - len(node.shape), norm=norm)
-    whole = _along(_mirrored(_complex(node), size, k), size, k, True)
-    return Array(_scaled(build.parts(whole)[0], _factor(norm, True, size)))
+        made = _on_host(np.fft.irfft, node, kind, n=size, axis=at, norm=norm)
+    else:
+        whole = _along(_mirrored(_complex(node), size, k), size, k, True)
+        made = Array(_scaled(build.parts(whole)[0], _factor(norm, True, size)))
+    return with_gradient(made, (node,), pull, lambda a: irfft(a, size, at, norm))
 
 
 def _mirrored(n: Node, size: int, axis: int) -> Node:

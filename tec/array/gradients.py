@@ -26,7 +26,7 @@ from .computing import in_memory
 from .creation import ones_like, zeros_like
 from .errors import ArrayTypeError, ArrayValueError
 from .node import Node, leaf, note
-from .pullbacks import RULES, STEPS, by_definition
+from .pullbacks import JOINS, RULES, STEPS, by_definition
 from .tape import Entry, Tape, array_of, depends
 from .trees import leaves, mapped, rebuilt
 
@@ -66,7 +66,8 @@ def _through(e: Entry, g: Array, moving: set[Node]) -> Sequence[Array | None]:
         return [None] * len(needs)
     if e.op == "none":
         raise ArrayTypeError(f"no gradient through {e.more['name']}", hint="tec's arrays have none for it")
-    if dtypes.is_complex(e.made.dtype) or any(dtypes.is_complex(n.dtype) for n in e.inputs):
+    # Operators on complex numbers are made of those on their parts; what joins and takes parts has rules.
+    if e.op not in JOINS and (dtypes.is_complex(e.made.dtype) or any(dtypes.is_complex(n.dtype) for n in e.inputs)):
         raise ArrayTypeError(
             f"no gradient through {e.op} of complex numbers", hint="write real and imaginary parts out"
         )
@@ -95,7 +96,7 @@ class _Run:
         for k, tree in zip(argnums, trees):
             inside[k] = tree
         self.wanted = [x._node for x in self.inputs]
-        self.tape = Tape()
+        self.tape = Tape(differentiates=True)
         with self.tape.running():
             self.result = f(*inside, **rest)
 

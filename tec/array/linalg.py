@@ -8,7 +8,7 @@ is not positive definite, an iteration that does not end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,16 +17,16 @@ import numpy as np
 from . import build, dtypes, factors
 from .array import Array, node_of, pair
 from .complexes import is_complex
-from .computing import in_memory
 from .creation import eye, tril
 from .dtypes import DTypeLike
 from .elementwise import abs as _abs
 from .elementwise import log, multiply, pow, sign, sqrt
 from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
+from .factor_gradients import eigh_gradient, pinv_gradient, svd_gradient
 from .host import on_host
 from .manipulation import axes_of, axis_of, broadcast_to, concat, expand_dims, moveaxis, reshape
-from .node import RECORDERS, Node, leaf, note
+from .node import RECORDERS, Node
 from .node import broadcast_shapes as common
 from .products import matmul, matrix_transpose, tensordot, vecdot
 from .pullbacks import summed_to
@@ -34,6 +34,7 @@ from .statistical import max as _max
 from .statistical import min as _min
 from .statistical import prod as _prod
 from .statistical import sum as _sum
+from .told import with_gradient
 
 __all__ = [
     "cond", "lstsq", "multi_dot",
@@ -101,16 +102,6 @@ def _host(name: str, function: Callable[..., Any], *nodes: Node) -> Any:
         raise ArrayValueError(f"{name}: {str(e)[0].lower()}{str(e)[1:]}", hint=hint) from None
 
 
-def _with_gradient(
-    made: Array, nodes: tuple[Node, ...], pull: Callable[..., Any], again: Callable[..., Array]
-) -> Array:
-    """A result that tells its gradient: pull(weights, result, inputs...) gives those by the inputs. again: the function that made it, for a batch."""
-    if RECORDERS:
-        made = Array(leaf(in_memory(made._node), beside=made._node))  # a value that nothing else is written down of
-        note("custom", made._node, nodes, pull=pull, again=lambda *whole: again(*map(Array, whole))._node)
-    return made
-
-
 def _stays(n: Node) -> bool:
     """Whether a device factors it by itself."""
     return n.device.driver is not None and not is_complex(n) and n.size > 0
@@ -120,7 +111,7 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """L with x = L L^H, or with `upper` U with x = U^H U. The upper triangle of x is not read. Raises ArrayValueError where x is not positive definite."""
     n = _matrix("cholesky", x, square=True)
     made = tril(Array(factors.cholesky(n))) if _stays(n) else _host("cholesky", np.linalg.cholesky, n)
-    made = _with_gradient(made, (n,), _cholesky_gradient, cholesky)
+    made = with_gradient(made, (n,), _cholesky_gradient, cholesky)
     if not upper:
         return made
     return Array(build.unary("conj", made.mT._node)) if is_complex(n) else made.mT
@@ -143,7 +134,7 @@ def det(x: Array, /) -> Array:
     else:
         diagonals, signs = factors.determinants(n)
         made = _prod(Array(diagonals), axis=-1) * Array(signs)
-    return _with_gradient(made, (n,), lambda g, y, a: (reshape(g * y, (*y.shape, 1, 1)) * inv(a).mT,), det)
+    return with_gradient(made, (n,), lambda g, y, a: (reshape(g * y, (*y.shape, 1, 1)) * inv(a).mT,), det)
 
 
 def slogdet(x: Array, /) -> SlogdetResult:
@@ -155,8 +146,8 @@ def slogdet(x: Array, /) -> SlogdetResult:
         diagonals, signs = factors.determinants(n)
         d = Array(diagonals)
         first, size = _prod(sign(d), axis=-1) * Array(signs), _sum(log(_abs(d)), axis=-1)
-    first = _with_gradient(first, (n,), lambda g, y, a: (None,), lambda a: slogdet(a).sign)
-    size = _with_gradient(
+    first = with_gradient(first, (n,), lambda g, y, a: (None,), lambda a: slogdet(a).sign)
+    size = with_gradient(
         size, (n,), lambda g, y, a: (reshape(g, (*y.shape, 1, 1)) * inv(a).mT,), lambda a: slogdet(a).logabsdet
     )
     return SlogdetResult(first, size)
@@ -170,7 +161,7 @@ def inv(x: Array, /) -> Array:
     else:
         ones = eye(n.shape[-1], dtype=n.dtype, device=n.device)
         made = Array(factors.solved(n, build.broadcast_to(ones._node, n.shape)))
-    return _with_gradient(made, (n,), lambda g, y, a: (-(y.mT @ g @ y.mT),), inv)
+    return with_gradient(made, (n,), lambda g, y, a: (-(y.mT @ g @ y.mT),), inv)
 
 
 def solve(x1: Array, x2: Array, /) -> Array:
@@ -197,7 +188,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
         made = factors.solved(a, build.broadcast_to(b, shape))
     else:
         made = _host("solve", np.linalg.solve, a, b)._node
-    made = _with_gradient(Array(made), (a, b), _solve_gradient, solve)._node
+    made = with_gradient(Array(made), (a, b), _solve_gradient, solve)._node
     return Array(build.reshape(made, made.shape[:-1]) if one else made)
 
 
@@ -206,31 +197,79 @@ def _solve_gradient(g: Array, y: Array, a: Array, b: Array) -> tuple[Array, Arra
     return summed_to(-(by_b @ y.mT), a.shape), summed_to(by_b, b.shape)
 
 
+# ---- their gradients, of real matrices: those by each factor are added. Equal values have eigenvectors that are no function of the matrix: no gradient by
+# them, infinities or NaN come of it, as in other libraries.
+
+
+def _of_factors(name: str, made: Any, n: Node, gradient: Any, function: Callable[[Array], Any]) -> list[Array]:
+    """Factors that tell their gradients: gradient(weights of each factor or None, the factors) gives that by the matrix."""
+
+    def pull_by(k: int) -> Callable[..., tuple[Array]]:
+        def pull(g: Array, y: Array, x: Array) -> tuple[Array]:
+            if gradient is None:
+                raise ArrayTypeError(
+                    f"no gradient through {name} of this shape",
+                    hint='full_matrices=False, mode="reduced", or more rows than columns',
+                )
+            factors = function(x) if RECORDERS else made
+            return (gradient([g if i == k else None for i in range(len(factors))], *factors),)
+
+        return pull
+
+    return [with_gradient(v, (n,), pull_by(k), lambda a, k=k: function(a)[k]) for k, v in enumerate(made)]
+
+
+def _qr_gradient(g: Sequence[Array | None], q: Array, r: Array) -> Array:
+    by_q, by_r = g
+    m = r @ by_r.mT if by_r is not None else -(by_q.mT @ q)  # type: ignore[union-attr]
+    low = tril(m)
+    both = low + low.mT - eye(m.shape[-1], dtype=m.dtype, device=m.device) * m
+    right = q @ both if by_q is None else by_q + q @ both
+    return solve(r, right.mT).mT
+
+
 def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
     """Q R = x, with orthonormal columns of Q. mode: "reduced" or "complete"."""
     if mode not in ("reduced", "complete"):
         raise ArrayValueError(f"qr(mode={mode!r})", hint='"reduced" or "complete"')
-    return QRResult(*_host("qr", lambda a: tuple(np.linalg.qr(a, mode=mode)), _matrix("qr", x)))  # type: ignore[call-overload]
+    n = _matrix("qr", x)
+    made = QRResult(*_host("qr", lambda a: tuple(np.linalg.qr(a, mode=mode)), n))  # type: ignore[call-overload]
+    if not RECORDERS:
+        return made
+    square = n.shape[-2] >= n.shape[-1] and (mode == "reduced" or n.shape[-2] == n.shape[-1])
+    return QRResult(*_of_factors("qr", made, n, _qr_gradient if square else None, lambda a: qr(a, mode=mode)))
 
 
 def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     """U diag(S) Vh = x, S falling."""
     n = _matrix("svd", x)
-    return SVDResult(*_host("svd", lambda a: tuple(np.linalg.svd(a, full_matrices=full_matrices)), n))
+    made = SVDResult(*_host("svd", lambda a: tuple(np.linalg.svd(a, full_matrices=full_matrices)), n))
+    if not RECORDERS:
+        return made
+    thin = not full_matrices or n.shape[-1] == n.shape[-2]
+    return SVDResult(
+        *_of_factors("svd", made, n, svd_gradient if thin else None, lambda a: svd(a, full_matrices=full_matrices))
+    )
 
 
 def svdvals(x: Array, /) -> Array:
     """The singular values, falling."""
+    if RECORDERS:
+        return svd(x, full_matrices=False).S
     return _host("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), _matrix("svdvals", x))  # type: ignore[no-any-return]
 
 
 def eigh(x: Array, /) -> EighResult:
     """Eigenvalues, rising, and eigenvectors (columns) of symmetric or Hermitian matrices, whose lower triangle is read."""
-    return EighResult(*_host("eigh", lambda a: tuple(np.linalg.eigh(a)), _matrix("eigh", x, square=True)))
+    n = _matrix("eigh", x, square=True)
+    made = EighResult(*_host("eigh", lambda a: tuple(np.linalg.eigh(a)), n))
+    return EighResult(*_of_factors("eigh", made, n, eigh_gradient, eigh)) if RECORDERS else made
 
 
 def eigvalsh(x: Array, /) -> Array:
     """Eigenvalues, rising, of symmetric or Hermitian matrices."""
+    if RECORDERS:
+        return eigh(x).eigenvalues
     return _host("eigvalsh", np.linalg.eigvalsh, _matrix("eigvalsh", x, square=True))  # type: ignore[no-any-return]
 
 
@@ -263,7 +302,8 @@ def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     if 0 in n.shape:
         return Array(build.full(0, (*n.shape[:-2], n.shape[-1], n.shape[-2]), n.dtype, n.device))
     limit = _tolerance(n, rtol)
-    return _host("pinv", lambda a: np.linalg.pinv(a, rcond=limit), n)  # type: ignore[no-any-return]
+    made: Array = _host("pinv", lambda a: np.linalg.pinv(a, rcond=limit), n)
+    return with_gradient(made, (n,), pinv_gradient, lambda a: pinv(a, rtol=rtol))
 
 
 def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:

@@ -23,6 +23,7 @@ from . import (
     numpy_picking,
     numpy_shapes,
     numpy_statistics,
+    numpy_ufuncs,
     searching,
     sorting,
 )
@@ -39,7 +40,15 @@ ALIASES = {
 }  # fmt: skip
 
 
-_MODULES = (numpy_shapes, numpy_statistics, numpy_elementwise, numpy_calculus, numpy_padding, numpy_picking)
+_MODULES = (
+    numpy_shapes,
+    numpy_statistics,
+    numpy_elementwise,
+    numpy_calculus,
+    numpy_padding,
+    numpy_picking,
+    numpy_ufuncs,
+)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: of_numbers(f) if m is numpy_elementwise else f
     for m in _MODULES
@@ -56,10 +65,10 @@ _ELSEWHERE = {
     "get_array_module": "x.__array_namespace__() is this module", "get_default_memory_pool": "dev.memory() and dev.empty_cache()",
     "get_default_pinned_memory_pool": "dev.memory() and dev.empty_cache()", "memset": "x[...] = 0 fills it", "no_grad": "nothing: tec.grad(f) makes gradients",
     "Stream": "dev.stream()", "synchronize": "x.block() or dev.sync()", "int_": "tec.array.int64", "float_": "tec.array.float64", "double": "tec.array.float64",
-    "scatter_add": "tec.kernel with tec.atomic_add, or bincount(i, weights=v)", "at": "x[i] = v",
-    "apply_along_axis": "tec.vmap", "mgrid": 'tec.array.meshgrid(..., indexing="ij")', "ogrid": 'tec.array.arange(n)[:, None] and arange(m)[None, :]',
+    "scatter_add": "tec.array.add.at(x, i, v)", "at": "x[i] = v, and tec.array.add.at(x, i, v)", "custom_vjp": "tec.custom_vjp", "custom_gradient": "tec.custom_vjp",
+    "apply_along_axis": "tec.vmap",
     "r_": "tec.array.concat", "c_": "tec.array.stack(..., axis=1)", "lib": "x[i[:, None] + j] takes windows: i their starts, j the places in one", "special": "tec.erf and others are words of kernels and te; scipy.special of x.numpy()",
-    "stop_gradient": "x.numpy() or float(x) takes a value out, a constant for gradients", "linalg_norm": "tec.array.linalg.norm", "device": "with dev:, or device=dev",
+    "stop_gradient": "tec.stop_gradient(x)", "RawModule": "@tec.kernel makes a kernel of a Python function", "linalg_norm": "tec.array.linalg.norm", "device": "with dev:, or device=dev",
 }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ from .tape import Entry
 Rule = Callable[..., Sequence[Any]]
 RULES: dict[str, Rule] = {}
 # What changes by steps: its gradient is 0 wherever it has one.
-STEPS = frozenset(("signum", "floor", "ceil", "trunc", "round_even", "floor_divide", "nextafter", "positions"))
+STEPS = frozenset(("signum", "floor", "ceil", "trunc", "round_even", "floor_divide", "nextafter", "positions", "stop"))
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -319,6 +319,21 @@ def _custom(e: Entry, g: Array, y: Array, *xs: Array) -> Sequence[Array | None]:
     return e.more["pull"](g, y, *xs)  # type: ignore[no-any-return]
 
 
+# ---- complex numbers: a gradient is that by the real part, with that by the imaginary part as its own imaginary part
+
+JOINS = frozenset(("complex", "pairs", "custom", "reshape", "transpose", "slice", "concat", "broadcast_to", "identity"))
+
+
+@rule("complex")
+def _complex(e: Entry, g: Array, y: Array, real: Array, imag: Array) -> list[Array]:
+    return [Array(p) for p in build.parts(g._node)]
+
+
+@rule("pairs")
+def _pairs(e: Entry, g: Array, y: Array, x: Array) -> list[Array]:
+    return [Array(build.joined(g[..., 0]._node, g[..., 1]._node))]
+
+
 def by_definition(e: Entry, g: Array, wrt: int) -> Array:
     """The gradient of an operator's te definition. Raises ArrayTypeError where it has none."""
     n = e.inputs[wrt]
@@ -330,4 +345,4 @@ def by_definition(e: Entry, g: Array, wrt: int) -> Array:
         raise ArrayTypeError(f"no gradient through {e.op}: {error.message}", hint=error.hint) from error
 
 
-__all__ = ["RULES", "STEPS", "by_definition", "summed_to"]
+__all__ = ["JOINS", "RULES", "STEPS", "by_definition", "summed_to"]

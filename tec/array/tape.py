@@ -33,9 +33,11 @@ class Entry:
 
 
 class Tape:
-    """What was written down, in order. Values that are looked at are those whose numbers decide where a program goes on."""
+    """What was written down, in order. Values that are looked at are those whose numbers decide where a program goes on.
+    differentiates: whether gradients are taken along it."""
 
-    def __init__(self) -> None:
+    def __init__(self, differentiates: bool = False) -> None:
+        self.differentiates = differentiates
         self.entries: list[Entry] = []
         self.looked_at: list[Node] = []
         self.thread = threading.get_ident()

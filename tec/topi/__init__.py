@@ -9,7 +9,7 @@ networks use; `topi.schedule` is the choice that networks get:
     f = tec.build(made.schedule, [A, *made.outputs], "llvm")
 """
 
-from . import broadcast, channels_last, generic, math, mx, nn, reduction, scatter, sparse, tag, transform, utils
+from . import broadcast, channels_last, generic, image, math, mx, nn, reduction, scatter, sparse, tag, transform, utils
 from .broadcast import *  # noqa: F403
 from .generic import schedule
 from .math import *  # noqa: F403
@@ -17,7 +17,20 @@ from .reduction import *  # noqa: F403
 from .scatter import *  # noqa: F403
 from .transform import *  # noqa: F403
 
-__all__ = ["broadcast", "generic", "math", "mx", "nn", "reduction", "schedule", "sparse", "tag", "transform", "utils"]
+__all__ = [
+    "broadcast",
+    "generic",
+    "image",
+    "math",
+    "mx",
+    "nn",
+    "reduction",
+    "schedule",
+    "sparse",
+    "tag",
+    "transform",
+    "utils",
+]
 __all__ += broadcast.__all__
 __all__ += math.__all__
 __all__ += reduction.__all__

@@ -71,9 +71,8 @@ def empty(shape: Any, dtype: Any = "float32", device: Any = None, mem_scope: str
 
 def array(arr: Any, device: Any = None, mem_scope: str | None = None, ctx: Any = None) -> NDArray:
     """A copy of `arr` in the memory of `device`. `ctx` is the device as it was called before TVM 0.8. The 16-bit integers that stand for bfloat16 in TVM stay integers."""
-    if isinstance(arr, NDArray):
-        arr = arr.numpy()
-    return _ours.array(np.asarray(arr) if not isinstance(arr, np.ndarray) else arr, device or ctx or cpu())
+    given = arr if isinstance(arr, (NDArray, np.ndarray)) else np.asarray(arr)
+    return Bits.of(_ours.array(given, device or ctx or cpu()))
 
 
 def numpyasarray(np_data: Any) -> NDArray:

@@ -90,6 +90,10 @@ def test_bfloat16_arrays_are_bits_in_numpy():
     assert (a.numpy() == numbers.view(np.uint16)).all()
     assert (tvm.nd.empty((3,), "uint16").copyfrom(a).numpy() == numbers.view(np.uint16)).all()
     assert (tvm.nd.empty((3,), "bfloat16").copyfrom(numbers).numpy() == numbers.view(np.uint16)).all()
+    again = tvm.nd.array(a)
+    assert again.dtype == "bfloat16"
+    assert (again.numpy() == a.numpy()).all()
+    assert (tvm.nd.array(numbers).numpy() == a.numpy()).all()
     lanes = tvm.nd.empty((2,), "bfloat16x2").copyfrom(np.uint16([[1, 2], [3, 4]]))
     assert tvm.nd.empty((2, 2), "uint16").copyfrom(lanes).numpy().tolist() == [[1, 2], [3, 4]]
 
