@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from .checkpoint import Checkpoint, PackedTensor, Tokenizer
+from .elsewhere import FUNCTIONS, hint
 from .formats import Format
 from .opening import open, open_adapter
 
@@ -25,7 +26,8 @@ __all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open", "open_ad
 def __getattr__(name: str) -> Any:
     module = _LAZY.get(name)
     if module is None:
-        raise AttributeError(f"module 'tec.lm' has no attribute {name!r}")
+        said = "" if name.startswith("_") else hint(name, FUNCTIONS, __all__)
+        raise AttributeError(f"module 'tec.lm' has no attribute {name!r}" + (f": {said}" if said else ""))
     return getattr(import_module(f".{module}", __name__), name)
 
 

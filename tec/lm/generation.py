@@ -46,8 +46,9 @@ class Generation:
         self, decoder: Decoder, tokenizer: Decodes, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),
         ends: Collection[int] = (), logprobs: int = 0, form: Form | None = None,
     ):  # fmt: skip
-        if max_tokens < 1:
-            raise ArgumentError(f"max_tokens is {max_tokens}", hint="1 at least")
+        most: Any = max_tokens
+        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
+            raise ArgumentError(f"max_tokens is {most!r}", hint="a number of tokens, 1 at least")
         self._decoder, self._tokenizer, self._picker = decoder, tokenizer, sampling.picker()
         self._prompt, self._most, self._ends, self._logprobs = list(prompt), max_tokens, ends, logprobs
         self._form = form
@@ -64,6 +65,10 @@ class Generation:
 
     def __iter__(self) -> Iterator[str]:
         return self
+
+    def __repr__(self) -> str:
+        state = "iterate over it, or join it" if self.reason is None else f"ended by {self.reason}"
+        return f"<tec.lm.Generation of {len(self.ids)} tokens: {state}>"
 
     def __next__(self) -> str:
         return next(self._pieces)

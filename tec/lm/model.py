@@ -5,7 +5,6 @@ checkpoint -> compiled (code, recipes) -> weights -> executor (caches that grow 
 
 from __future__ import annotations
 
-import difflib
 import os
 import reprlib
 import threading
@@ -21,8 +20,9 @@ import numpy as np
 from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, Tokenizer
 from .config import Config
+from .elsewhere import METHODS, SETTINGS, hint
 from .embedding import ENCODERS
 from .forms.form import Forms
 from .generation import Generation
@@ -45,18 +45,8 @@ _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit bett
 _FIRST_ROWS = 256  # that caches have room for at first
 SPEECH = ("whisper",)  # of models for sound: `speech`, which is imported by who asks for it
 _SETTINGS = (
-    "max_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "seed",
-    "stop",
-    "logprobs",
-    "ngrams",
-    "draft",
-    "schema",
-)
+    "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "logprobs", "ngrams", "draft", "schema",
+)  # fmt: skip
 _DTYPES = ("float32", "float16", "bfloat16")
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
@@ -176,6 +166,10 @@ class LanguageModel:
         self.executor.truncate(rows - 1)
         return rows
 
+    def __getattr__(self, name: str) -> Any:
+        said = "" if name.startswith("_") else hint(name, METHODS, [n for n in dir(type(self)) if n[0] != "_"])
+        raise AttributeError(f"a LanguageModel has no {name!r}" + (f": {said}" if said else ""), name=name, obj=self)
+
     def __repr__(self) -> str:
         return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {self.report['weight_bytes'] / 1e6:.0f} MB, {self.target}>"
 
@@ -214,8 +208,10 @@ class LanguageModel:
         ids = self.encode(prompt)
         wrong = next((n for n in penalties if n not in PENALTIES), None)
         if wrong is not None:
-            near = difflib.get_close_matches(wrong, [*PENALTIES, *_SETTINGS], 1) or PENALTIES
-            raise ArgumentError(f"generate has no setting {wrong!r}", hint=f"{', '.join(near)}")
+            known = (*PENALTIES, *_SETTINGS)
+            raise ArgumentError(
+                f"generate has no setting {wrong!r}", hint=hint(wrong, SETTINGS, known) or ", ".join(known)
+            )
         usual = self.checkpoint.generation if _is_chat(prompt) else {}
         settings = Sampling(
             float(usual.get("temperature", 0.0)) if temperature is None else temperature,
@@ -229,7 +225,7 @@ class LanguageModel:
         guesser = guesser_of(self, ngrams, draft)
         decoder = self if guesser is None else Speculative(self, guesser)
         form = None if schema is None or schema is False else self._forms.of(schema)(self.ends)
-        return Generation(decoder, self._text(), ids, most, settings, stop, self.ends, logprobs, form)
+        return Generation(decoder, self.tokenizer, ids, most, settings, stop, self.ends, logprobs, form)
 
     def beams(
         self, prompt: Prompt, count: int = 4, *, max_tokens: int = 128, length_penalty: float = 1.0
@@ -280,17 +276,19 @@ class LanguageModel:
 
     @cached_property
     def _forms(self) -> Forms:
-        return Forms(self._text())
+        return Forms(self.tokenizer)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt. Raises ArgumentError if there are none."""
         found: list[int]
         given: Any = prompt
+        if isinstance(prompt, (bytes, bytearray)):
+            raise ArgumentError("the prompt is bytes", hint="a text: prompt.decode()")
         if isinstance(prompt, str):
-            found = self._text().encode(prompt)
+            found = self.tokenizer.encode(prompt)
         elif _is_chat(prompt):
-            guard = Guard(getattr(self._text(), "special_texts", ()))  # what stands in a message ends no message
-            found = self._text().encode(self.conversation(guard.all(list(given))), add_special=False)
+            guard = Guard(getattr(self.tokenizer, "special_texts", ()))  # what stands in a message ends no message
+            found = self.tokenizer.encode(self.conversation(guard.all(list(given))), add_special=False)
         else:
             listed: list[Any] = list(given) if isinstance(given, Iterable) else [None]
             if not all(isinstance(t, Integral) for t in listed):
@@ -324,9 +322,14 @@ class LanguageModel:
                 "the model's files have no chat template",
                 hint="give the prompt as a text: generate(text), or `tec generate`",
             )
+        for m in messages:
+            if not isinstance(m.get("role"), str) or not ("content" in m or "tool_calls" in m):
+                raise ArgumentError(f"a message is {reprlib.repr(m)}", hint="{'role': 'user', 'content': 'Hello'}")
         return self.template.render(messages)
 
-    def _text(self) -> Any:
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model's files. Raises ArgumentError where they have none."""
         if self.checkpoint.tokenizer is None:
             raise ArgumentError("the model's files have no tokenizer", hint="give tokens in place of a text")
         return self.checkpoint.tokenizer

@@ -19,6 +19,8 @@ from tec.lm.exported.text import Bytes
 from tec.lm.stream import Stream
 from tests.networks.genai import genai_decoder
 
+from .tiny import llama
+
 ort = pytest.importorskip("onnxruntime")
 
 SPEAKER = Path(__file__).parents[2] / "networks" / "data" / "speaker.onnx"
@@ -185,3 +187,47 @@ def test_command(genai: Path) -> None:
     assert json.loads(done.stdout)["text"] == " five."
     done = subprocess.run([*words, "--top-p", "2"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "top_p" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Any:
+    return tec.lm.load(llama(), target="llvm")
+
+
+@pytest.mark.parametrize(
+    "said, message",
+    [
+        ({"num_beams": 4}, "lm.beams"),
+        ({"max_new_tokens": 4}, "max_tokens="),
+        ({"seeed": 4}, "seed"),
+        ({"max_tokens": 2.5}, "max_tokens is 2.5"),
+        ({"max_tokens": True}, "max_tokens is True"),
+    ],
+)
+def test_settings_of_others_and_numbers_that_are_none(tiny: Any, said: dict[str, Any], message: str) -> None:
+    with pytest.raises(tec.ArgumentError, match=message):
+        "".join(tiny.generate("a", **said))
+
+
+@pytest.mark.parametrize(
+    "prompt", [b"abc", {"role": "user"}, [{"content": "a"}], [{"role": "user"}], [{"role": 3, "content": ""}]]
+)
+def test_prompts_that_are_none(tiny: Any, prompt: Any) -> None:
+    tiny.checkpoint.chat_template = "{{ messages[0].content }}"
+    with pytest.raises(tec.ArgumentError):
+        tiny.generate(prompt)
+
+
+def test_names_of_others(tiny: Any) -> None:
+    for name, said in (
+        ("tokenize", "lm.encode"),
+        ("decode", "lm.tokenizer.decode"),
+        ("generat", "generate"),
+        ("chat", "lm.generate"),
+    ):
+        with pytest.raises(AttributeError, match=said):
+            getattr(tiny, name)
+    with pytest.raises(AttributeError, match=r"tec\.lm\.load"):
+        tec.lm.from_pretrained  # noqa: B018
+    assert not hasattr(tiny, "_repr_html_")
+    assert "join it" in repr(tiny.generate("a", max_tokens=1))
