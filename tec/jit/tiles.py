@@ -324,9 +324,9 @@ class TileKernel(KernelText):
 
     def _typed(self, name: str, v: Any, constant: bool, flat: list[Any]) -> Any:
         """The type of an argument; what of it is passed at run time goes to `flat`."""
-        if constant:
-            return plain(v)
         v = plain(v)
+        if constant:
+            return v.item() if isinstance(v, np.generic) else v
         if isinstance(v, tuple):
             parts = [self._typed(f"{name}[{k}]", x, isinstance(x, constexpr), flat) for k, x in enumerate(v)]
             return type(v)(*parts) if hasattr(v, "_fields") else tuple(parts)

@@ -160,3 +160,10 @@ def test_products_go_to_the_matrix_unit(target: str) -> None:
         ACTIVATION="",
     )
     assert word in text and "scratch_load" not in text
+
+
+def test_constants_of_numpy_are_numbers() -> None:
+    x = np.arange(100, dtype="float32")
+    out = np.zeros_like(x)
+    K.add[(4,)](x, x, out, 100, np.int64(32))
+    np.testing.assert_array_equal(out, 2 * x)
