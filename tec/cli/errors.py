@@ -99,6 +99,22 @@ def quit_quietly(code: int) -> NoReturn:
     sys.exit(code)
 
 
+# Options of TensorRT's, ONNX Runtime's, IREE's, LLVM's, Ollama's and llama.cpp's commands, and what they are here.
+_MEANT = {
+    **dict.fromkeys(("shape", "shapes", "input-shape", "input-shapes", "dims", "batch", "batch-size"), "--input-dim"),
+    **dict.fromkeys(("input", "data", "load-inputs"), "--inputs"),
+    **dict.fromkeys(("arch", "mcpu", "march", "gpu", "backend", "offload-arch", "gpu-arch", "hal-target-backends"), "--target"),
+    **dict.fromkeys(("fp16", "bf16", "precision", "half", "type"), "--dtype"),
+    **dict.fromkeys(("iterations", "iters", "runs", "loops"), "--repeat"),
+    **dict.fromkeys(("export-profile", "trace", "dump-profile"), "--profile"),
+    **dict.fromkeys(("n-predict", "max-new-tokens", "num-predict", "tokens"), "--max-tokens"),
+    **dict.fromkeys(("ctx-size", "ctx", "num-ctx", "max-model-len", "n-ctx"), "--context"),
+    **dict.fromkeys(("temp",), "--temperature"), **dict.fromkeys(("repeat-penalty",), "--repetition-penalty"),
+    **dict.fromkeys(("num-beams", "beam-size"), "--beams"), **dict.fromkeys(("prompt-cache", "session"), "--state"),
+    **dict.fromkeys(("json-schema", "grammar"), "--schema"), **dict.fromkeys(("draft-model", "model-draft"), "--draft"),
+}  # fmt: skip
+
+
 def guarded(run: Any) -> NoReturn:
     """Run `run()`, turn what it raises into one line and an exit code, and exit."""
     try:
@@ -114,6 +130,13 @@ def guarded(run: Any) -> NoReturn:
         quit_quietly(PIPE)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
+        sys.exit(USAGE)
+    except click.NoSuchOption as error:
+        meant = _MEANT.get(error.option_name.lstrip("-").replace("_", "-"))
+        own = {o for p in error.ctx.command.params for o in p.opts} if error.ctx is not None else set()
+        text = error.format_message() if meant not in own else f"No such option {error.option_name!r}: {meant}"
+        where = error.ctx.command_path if error.ctx is not None else "tec"
+        say(f"{text.rstrip('.')} (see {where} --help)")
         sys.exit(USAGE)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "tec"

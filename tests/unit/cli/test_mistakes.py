@@ -83,6 +83,9 @@ TEC = [sys.executable, "-m", "tec"]
         (["emu", "{text}"], 5, "no AMDGPU code object"),
         (["emu", "run", "{text}"], 5, "no AMDGPU code object"),
         (["emu", "run"], 2, "Missing argument 'FILE'"),
+        (["run", "{tiny}", "--shape", "x=2"], 2, "'--shape': --input-dim"),
+        (["generate", "m.gguf", "--num_beams", "2"], 2, "'--num_beams': --beams"),
+        (["ops", "--shape", "2"], 2, "No such option '--shape'"),
         (["cache", "frob"], 2, "'frob' is not one of"),
     ],
 )  # fmt: skip
