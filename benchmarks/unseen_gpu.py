@@ -3,7 +3,7 @@
     python -m benchmarks.unseen_gpu --pack DIR [--seed 1] [--count 12] [--batch 1] [--jobs 8]      exports, compiles and (where there is a GPU) runs each once, in processes of their own
     python -m benchmarks.unseen_gpu --time DIR [--seconds 60]                          times what is there, in drawn order, until the seconds are spent
 
-Values are held against float32 on the CPU: TOLERANCE of the largest of an output, in float16 that of tec or three times PyTorch's own error in float16.
+Values are held against float32 on the CPU: TOLERANCE of the largest of an output (HALF_TOLERANCE in float16), or three times PyTorch's own error on the GPU.
 Both sides are captured graphs and take turns (`gpu.race`); PyTorch's pictures lie channels last in float16, without torch.compile. One JSON object
 a line; a network that fails is a line with its error. `--batch`: so many pictures, for networks that take pictures alone; give it to both. Needs what `benchmarks.unseen` needs.
 """
@@ -151,7 +151,8 @@ def measure(name: str, seed: int, dtype: str, package: Path, batch: int) -> dict
     error = worst([a.numpy() for a in outs], case.want)
     module, args = on_gpu(case, dtype)
     peer_error = worst([t.float().cpu().numpy() if t.is_floating_point() else t.cpu().numpy() for t in module(*args)], case.want)  # fmt: skip
-    allowed = TOLERANCE if dtype == "float32" else max(HALF_TOLERANCE, 3 * peer_error)
+    # Random weights can make more of each rounding than of the picture: then PyTorch's two devices differ as much.
+    allowed = max(TOLERANCE if dtype == "float32" else HALF_TOLERANCE, 3 * peer_error)
     engine = executor._engine
     ((binding, bound),) = engine._bound.values()
     sides = {"tec": bound.graph.launch, "torch": torch_graph(torch, module, args).replay}
