@@ -231,7 +231,7 @@ def test_random_numbers_by_numpys_names() -> None:
     (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.Tensor, "asarray"), (lambda x: xp.get_default_memory_pool, "dev.memory"), (lambda x: xp.jit, "by themselves"),
     (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.roots(x), "np.roots"),
     (lambda x: xp.nn.conv2d, "conv\\(x, weight"), (lambda x: xp.nn.relus, "relu meant"), (lambda x: xp.optim.RMSprop, "Adam"), (lambda x: xp.linalg.expm, "scipy"),
-    (lambda x: xp.fft.fft3, "fft"), (lambda x: xp.mgrid, "meshgrid"), (lambda x: xp.bitwise_count(x), "np.bitwise_count"), (lambda x: tec.hessian, "tec.jvp"),
+    (lambda x: xp.fft.fft3, "fft"), (lambda x: xp.bitwise_count(x), "integers"),
     (lambda x: xp.einsum("ij,jk->ik", x), "one term for each"), (lambda x: xp.einsum("ij->i", x), "1 dimensions"),
     (lambda x: xp.array_split(x, 0), "one part"), (lambda x: xp.split(x, -1), "one part"), (lambda x: xp.diag(x[0]), "vectors and matrices"),
     (lambda x: xp.rot90(x.reshape(1, 3), 1, (0, -2)), "differ"), (lambda x: xp.average(x.reshape(1, 3), weights=x), "weights"), (lambda x: xp.histogram(x, 0), "at least one"),

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from tec.codegen.objects.linking import link
+from tec.emulator import get_driver
+from tec.emulator import hip as stand_in
 from tec.emulator.hip import environment
 from tec.emulator.hip.entry import ENTRIES, refused_names
 from tec.emulator.hip.library import library_folder
@@ -89,14 +91,15 @@ def scaled(x):
 
 @pytest.fixture(scope="module")
 def hip():
-    before = {k: os.environ.get(k) for k in ("TEC_HIP_CHIP", "TEC_HIP_CHECK")}
-    os.environ |= {"TEC_HIP_CHIP": "gfx942", "TEC_HIP_CHECK": "race,init"}
+    """The library on a software GPU with checks, whatever another test of this process took it for."""
     lib = Hip()
     assert lib.hipInit(0) == 0
-    for k, v in before.items():
-        os.environ.pop(k) if v is None else os.environ.__setitem__(k, v)
+    runtime = stand_in._runtime
+    assert runtime is not None
+    before, runtime.driver = runtime.driver, get_driver("gfx942", check="race,init")
     lib.hipGetLastError()
-    return lib
+    yield lib
+    runtime.driver = before
 
 
 def test_limits_are_kept_or_refused(hip):
