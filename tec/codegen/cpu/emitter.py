@@ -379,6 +379,7 @@ class CpuEmitter(Emitter):
     frame: CpuFrame
     exact_half_from_double: ClassVar[bool] = False
     saturates_half: ClassVar[bool] = False
+    clamps_narrow: ClassVar[bool] = True
 
     def needs_rounding_to(self, float_type: str) -> None:
         if float_type == "bfloat":

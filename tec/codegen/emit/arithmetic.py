@@ -273,8 +273,26 @@ class Arithmetic(Part):
     def saturated(self, value: str, src: str, dst: str) -> str:
         """Floats as integers, toward zero, saturating, NaN as 0."""
         d = self.type_of(dst)
+        if self.em.clamps_narrow and d.info.lanes > 1 and d.info.bits < 32:
+            return self._clamped(value, src, dst)
         name = f"llvm.fpto{'s' if d.kind == 'int' else 'u'}i.sat.{self.mangle(dst)}.{self.mangle(src)}"
         return self.intrinsic(name, d.reg, [(self.reg(src), value)])
+
+    def _clamped(self, value: str, src: str, dst: str) -> str:
+        """The same of vectors, by way of int32, which holds all of them: comparisons, one conversion, and the low bits."""
+        d, reg = self.type_of(dst), self.reg(src)
+        low = -(1 << d.info.bits - 1) if d.kind == "int" else 0
+        high = low + (1 << d.info.bits) - 1
+        conditions = f"<{d.info.lanes} x i1>"
+        for how, limit, with_ in (
+            ("uno", 0.0, 0.0),
+            ("olt", float(low), float(low)),
+            ("ogt", float(high), float(high)),
+        ):
+            beyond = self.op(f"fcmp {how} {reg} {value}, {self.float_const(limit, src)}")
+            value = self.op(f"select {conditions} {beyond}, {reg} {self.float_const(with_, src)}, {reg} {value}")
+        wide = self.reg(with_lanes("int32", d.info.lanes))
+        return self.op(f"trunc {wide} {self.op(f'fptosi {reg} {value} to {wide}')} to {d.reg}")
 
     def _float_to_float(self, value: str, src: str, dst: str) -> str:
         value, src = self.widen(value, src)

@@ -80,6 +80,8 @@ class Writer:
     exact_half_from_double: ClassVar[bool] = True  # fptrunc double to half lowers without a library call
     # Whether llvm.fpto*i.sat of half is right; LLVM 22 with avx512fp16 gives -32768 for the int16 of NaN.
     saturates_half: ClassVar[bool] = True
+    # Vectors of floats are held to the range of integers below 32 bits by comparisons: LLVM takes its own function of them apart.
+    clamps_narrow: ClassVar[bool] = False
 
     def __init__(self, target: Target):
         self.target = target
