@@ -197,8 +197,7 @@ def _solve_gradient(g: Array, y: Array, a: Array, b: Array) -> tuple[Array, Arra
     return summed_to(-(by_b @ y.mT), a.shape), summed_to(by_b, b.shape)
 
 
-# ---- their gradients, of real matrices: those by each factor are added. Equal values have eigenvectors that are no function of the matrix: no gradient by
-# them, infinities or NaN come of it, as in other libraries.
+# ---- their gradients, of real matrices (`factor_gradients`): those by each factor are added
 
 
 def _of_factors(name: str, made: Any, n: Node, gradient: Any, function: Callable[[Array], Any]) -> list[Array]:

@@ -115,6 +115,15 @@ _MEANT = {
 }  # fmt: skip
 
 
+def _meant(error: click.UsageError) -> str | None:
+    """What to say of another tool's option that the command has under its own name; None of anything else."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return None
+    ours = _MEANT.get(error.option_name.lstrip("-").replace("_", "-"))
+    has = any(ours in p.opts for p in error.ctx.command.params)
+    return f"No such option {error.option_name!r}: {ours}" if has else None
+
+
 def guarded(run: Any) -> NoReturn:
     """Run `run()`, turn what it raises into one line and an exit code, and exit."""
     try:
@@ -131,16 +140,9 @@ def guarded(run: Any) -> NoReturn:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(USAGE)
-    except click.NoSuchOption as error:
-        meant = _MEANT.get(error.option_name.lstrip("-").replace("_", "-"))
-        own = {o for p in error.ctx.command.params for o in p.opts} if error.ctx is not None else set()
-        text = error.format_message() if meant not in own else f"No such option {error.option_name!r}: {meant}"
-        where = error.ctx.command_path if error.ctx is not None else "tec"
-        say(f"{text.rstrip('.')} (see {where} --help)")
-        sys.exit(USAGE)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "tec"
-        text = error.format_message().replace("\n", " ").rstrip(".")
+        text = (_meant(error) or error.format_message()).replace("\n", " ").rstrip(".")
         say(f"{text} (see {where} --help)")
         sys.exit(USAGE)
     except click.ClickException as error:

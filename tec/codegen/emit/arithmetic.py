@@ -284,13 +284,10 @@ class Arithmetic(Part):
         low = -(1 << d.info.bits - 1) if d.kind == "int" else 0
         high = low + (1 << d.info.bits) - 1
         conditions = f"<{d.info.lanes} x i1>"
-        for how, limit, with_ in (
-            ("uno", 0.0, 0.0),
-            ("olt", float(low), float(low)),
-            ("ogt", float(high), float(high)),
-        ):
-            beyond = self.op(f"fcmp {how} {reg} {value}, {self.float_const(limit, src)}")
-            value = self.op(f"select {conditions} {beyond}, {reg} {self.float_const(with_, src)}, {reg} {value}")
+        for how, limit in (("uno", 0.0), ("olt", float(low)), ("ogt", float(high))):
+            held = self.float_const(limit, src)
+            beyond = self.op(f"fcmp {how} {reg} {value}, {held}")
+            value = self.op(f"select {conditions} {beyond}, {reg} {held}, {reg} {value}")
         wide = self.reg(with_lanes("int32", d.info.lanes))
         return self.op(f"trunc {wide} {self.op(f'fptosi {reg} {value} to {wide}')} to {d.reg}")
 

@@ -297,7 +297,7 @@ class _Tile:
     def _summed(self, first: Index, keys: int) -> None:
         """Weighted values of so many keys, from the block's `first` on."""
         wide = PAIRED if self.paired else self.wide
-        some, each, width = (self._pairs, 2, 1) if self.paired else (self._some, 1, self.wide_values)
+        some, each, width = self._pairs if self.paired else self._some, 2 if self.paired else 1, self.wide_values
         with self.ib.for_range(0, keys // wide, "j") as piece:
             x = [
                 some(self.p, self.row(a) * self.lines.weights + first + piece * wide, wide)
@@ -366,7 +366,7 @@ class _Tile:
         for a in range(self.own_rows):
             with out.row(self.first + self.row(a), softmax.top[a], softmax.total[a], self.tx == 0) as put:
                 for c in range(self.columns):
-                    width = 1 if self.paired else self.wide_values
+                    width = self.wide_values
                     first = c // width * width
                     column = first * SIDE + self.tx * width + c % width
                     value = self.o[a * self.columns + c]
