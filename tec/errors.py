@@ -277,3 +277,20 @@ class PackageError(TecError):
     ...     print(error.message.partition(": ")[2])
     not a zip file, or cut off
     """
+
+
+class _Called(ModuleType):
+    """A module under a name that is a function's elsewhere: a call says what is meant."""
+
+    def __call__(self, *arguments: object, **keywords: object) -> None:
+        name = self.__name__.replace(".runtime.arrays", "").replace(".kernels", "")
+        raise ArgumentError(f"{name} is a module, not a function", hint=_MEANT[self.__name__])
+
+
+_MEANT: dict[str, str] = {}
+
+
+def meant_by_a_call(module: str, hint: str) -> None:
+    """Calls of a module, by its full name, raise an error with this hint."""
+    _MEANT[module] = hint
+    sys.modules[module].__class__ = _Called

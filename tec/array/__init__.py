@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math as _math
 
+from ..errors import meant_by_a_call as _meant_by_a_call
 from . import complex_math as _complex_math
 from . import fft, linalg, nn, optim, random
 from . import numpy_names as _numpy_names
@@ -200,6 +201,11 @@ def block(*arrays: Array) -> None:
     for group in by_device.values():
         _compute(*(x._node for x in group))
         group[0].device.sync()
+
+
+_meant_by_a_call(
+    __name__, "tec.array.asarray(x) makes an array, as np.array does; tec.nd.array(x, dev) is memory of a device alone"
+)
 
 
 def __getattr__(name: str) -> object:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
+from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import ImportModelError, install
@@ -112,7 +113,12 @@ def _frontend_of(source: Any) -> Frontend:
         raise ImportModelError(f"no frontend takes {what}: {missing}", hint=" or ".join(map(install, absent)))
     if not names:
         raise ImportModelError("no frontend is installed", hint=install("onnx"))
-    raise ImportModelError(f"not a model: no frontend takes {what}", hint=f"frontends: {', '.join(names)}")
+    hint = f"frontends: {', '.join(names)}"
+    if isinstance(source, FunctionType):
+        hint = (
+            f"expressions of tec.array are compiled when a value is needed, and @tec.kernel is a kernel by hand; {hint}"
+        )
+    raise ImportModelError(f"not a model: no frontend takes {what}", hint=hint)
 
 
 def _frontends(absent: dict[str, str]) -> Iterator[tuple[str, Frontend]]:

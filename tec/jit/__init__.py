@@ -8,6 +8,7 @@ compiled code, `reflection` shows what is compiled on the way.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from ..errors import meant_by_a_call
 from .launching import Kernel
 from .launching import kernel as _kernel
 from .occupancy import Occupancy, launch_configuration, occupancy
@@ -35,6 +36,11 @@ else:
     for _function in (occupancy, launch_configuration):
         for _holder in (kernel, Kernel):  # k.occupancy(x, y) is the same
             setattr(_holder, _function.__name__, _function)
+
+meant_by_a_call(
+    __name__,
+    "@tec.kernel is a kernel by hand; functions of tec.array need nothing: their expressions are compiled when a value is needed",
+)
 
 __all__ = ["Kernel", "Occupancy", "device_code", "kernel", "launch_configuration", "occupancy"]
 

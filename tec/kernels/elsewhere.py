@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+from types import ModuleType
 
 import numpy as np
 
@@ -76,6 +78,30 @@ def here(name: str) -> str | None:
         return f'types are names, "{name}"' + (f", or NumPy's, np.{name}" if hasattr(np, name) else "")
     close = difflib.get_close_matches(name, language.NAMES, 1, 0.75)
     return f"is tec.{close[0]} meant?" if close else None
+
+
+def _chain(node: ast.expr) -> tuple[str, ...]:
+    """The names of `cuda.shared.array`; none where it begins with something else than a name."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    inner = _chain(node.value) if isinstance(node, ast.Attribute) else ()
+    return (*inner, node.attr) if inner and isinstance(node, ast.Attribute) else ()
+
+
+def others(tree: ast.AST, first: ast.expr, module: ModuleType | None = None) -> str:
+    """What else a function reads of the name that `first` begins with, of which there is a word here and which `module` has not: who brings a
+    kernel from elsewhere then sees all of it at once."""
+    told, *_ = first_chain = _chain(first) or ("",)
+    inner = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        root, *members = _chain(node) if isinstance(node, ast.Attribute) and node not in inner else ("",)
+        if root != told or not members or tuple(members[:1]) == first_chain[1:2]:
+            continue
+        ours = _BY_NAME.get("_".join(members[:2])) or (None if hasattr(module, members[0]) else named(members[0]))
+        if ours is not None:
+            found[".".join(members if len(members) > 1 and "_".join(members[:2]) in _BY_NAME else members[:1])] = ours
+    return "".join(f"; {theirs} is {ours}" for theirs, ours in found.items())
 
 
 # Modules that programs of other libraries name in kernels, and what tec has for them where the member tells nothing.

@@ -210,6 +210,8 @@ class Expressions(Elements):
                 if of_word in language.WORDS.values()
                 else elsewhere.here(node.attr)
             )
+            if hint and (isinstance(v, ModuleType) or of_word):
+                hint += elsewhere.others(self.frame.source.tree, node, v if isinstance(v, ModuleType) else language)
             raise self.error(f"{name} has no {node.attr}", hint=hint)
         return self.outside(found, f"{ast.unparse(node)}")
 
@@ -470,7 +472,11 @@ class Expressions(Elements):
 
     def missing(self, name: str) -> Any:
         """What a name stands for that is neither the function's own nor from outside. Raises KernelError."""
-        raise self.error(f"the name {name} stands for nothing here", hint=elsewhere.unknown(name, self.members))
+        hint = elsewhere.unknown(name, self.members)
+        if hint and self.members:
+            chain = ast.parse(".".join((name, *self.members)), mode="eval").body
+            hint += elsewhere.others(self.frame.source.tree, chain)
+        raise self.error(f"the name {name} stands for nothing here", hint=hint)
 
     def called(self, node: ast.Call) -> Any:
         raise NotImplementedError

@@ -24,6 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import meant_by_a_call
+
+meant_by_a_call(
+    __name__,
+    "tec.array.random.random(shape) makes an array; in kernels tec.random.uniform(seed, index, draw) is a number",
+)
+
 # Multipliers and key schedule, from the paper.
 _M0, _M1, _W0, _W1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57), np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
 _32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)

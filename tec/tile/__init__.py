@@ -17,6 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..errors import meant_by_a_call
 from . import language
 from .language import *  # noqa: F403
 from .layouts import show
@@ -50,6 +51,8 @@ def __getattr__(name: str) -> Any:
         return import_module("tec.tile.host").next_power_of_2
     raise AttributeError(f"tec.tile has no {name}")
 
+
+meant_by_a_call(__name__, "tec.array.tile(x, repetitions) repeats an array; @tec.tile.jit makes a kernel over tiles")
 
 __all__ = ["language", "show", *language.__all__]
 

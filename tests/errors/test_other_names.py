@@ -60,3 +60,48 @@ def test_memory_has_no_arithmetic() -> None:
             f()
         assert "tec.array.asarray(x)" in str(e.value)
     assert ((X + np.ones(3)) == 1).all() and ((np.ones(3) + X) == 1).all()
+
+
+def test_all_words_of_a_kernel_from_elsewhere_are_told_at_once() -> None:
+    @tec.kernel
+    def theirs(x):
+        i = tec.grid(1)
+        tec.syncthreads()
+        tec.atomic.add(x, tec.threadIdx.x, x[i])
+
+    with pytest.raises(tec.KernelError) as e:
+        theirs[1, 3](X)
+    assert all(word in str(e.value.hint) for word in ("grid_idx", "tec.barrier()", "atomic_add", "thread_idx.x"))
+
+    @tec.kernel
+    def of_numba(x):
+        i = cuda.grid(1)  # noqa: F821
+        cuda.syncthreads()  # noqa: F821
+        x[i] = cuda.shared.array(3, "float32")[0]  # noqa: F821
+
+    with pytest.raises(tec.KernelError) as e:
+        of_numba[1, 3](X)
+    assert all(word in str(e.value.hint) for word in ("grid_idx", "tec.barrier()", "tec.shared(shape, dtype)"))
+
+
+@pytest.mark.parametrize(
+    ("module", "says"), [(tec.array, "tec.array.asarray"), (tec.jit, "@tec.kernel"), (tec.nd, "tec.nd.array"), (tec.tile, "tec.array.tile"), (tec.random, "random.random")]
+)  # fmt: skip
+def test_modules_that_are_functions_elsewhere_are_called(module: Any, says: str) -> None:
+    with pytest.raises(tec.ArgumentError, match="is a module") as e:
+        module([1, 2])
+    assert says in str(e.value.hint)
+
+
+def test_functions_are_no_models() -> None:
+    with pytest.raises(tec.ImportModelError) as e:
+        tec.compile(lambda x: x + 1)
+    assert "compiled when a value is needed" in str(e.value.hint)
+
+
+def test_a_device_of_tvms_that_is_not_there_says_why_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tec.compat.tvm as tvm
+
+    monkeypatch.setenv("TEC_EMULATE", "gfx942")
+    with pytest.raises(tec.DeviceError, match="makes one GPU"):
+        tvm.nd.array(np.zeros(3, "float32"), tvm.rocm(7))

@@ -29,6 +29,10 @@ class Absent:
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"
 
+    def existing(self) -> Device:
+        """The device where it is used as one: it raises why it is not there."""
+        raise DeviceError(f"{self!r} is not there: {self._reason.message}", hint=self._reason.hint)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

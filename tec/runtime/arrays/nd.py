@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from ...errors import meant_by_a_call
 from ..elsewhere import hint
 from .filled import empty_like, full, full_like, ones, ones_like, zeros, zeros_like
 from .ndarray import NDArray, Storage, array, empty, from_dlpack, from_numpy
@@ -11,6 +12,8 @@ from .ndarray import NDArray, Storage, array, empty, from_dlpack, from_numpy
 __all__ = [
     "NDArray", "Storage", "array", "empty", "empty_like", "from_dlpack", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
 ]  # fmt: skip
+
+meant_by_a_call(__name__, "tec.nd.array(x, dev) copies an array to a device")
 
 
 def __getattr__(name: str) -> NoReturn:

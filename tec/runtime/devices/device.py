@@ -450,6 +450,9 @@ def as_device(value: DeviceLike = None, index: int | None = None) -> Device:
         make = {"cpu": cpu, "llvm": cpu, "rocm": rocm, "hip": rocm, "cuda": cuda}.get(kind)
         if make is not None and (not rest or rest.isdigit()):
             return make(int(rest or 0))
+    existing = getattr(type(value), "existing", None)
+    if existing is not None:  # what a program of another library calls a device: it raises why this host lacks it
+        return as_device(existing(value))
     raise DeviceError(
         f"not a device: {value!r}", hint='tec.cpu(), tec.rocm(0), tec.cuda(0), tec.rocm_emu("gfx942"), or "rocm:0"'
     )
