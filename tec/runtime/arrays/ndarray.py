@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
+from ..devices import peers
 from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 from ..elsewhere import Memory
@@ -281,6 +282,17 @@ class NDArray(Memory):
                     device.capturing.keep.append((self.storage, target.storage))
                 device.driver.copy_on_device(device.index, target.address, self.address, self.nbytes, stream)
             return target
+        if (
+            peers.can_copy(device, target.device)
+            and self.dtype == target.dtype
+            and self._strides is None
+            and target._strides is None
+        ):
+            if self.size:
+                self._forbid_capture()
+                target._forbid_capture()
+                peers.copy(device, target.device, target.address, self.address, self.nbytes)
+            return target
         target._copy_from_host(self._host_view_or_copy())
         return target
 
@@ -296,7 +308,8 @@ class NDArray(Memory):
     def _forbid_capture(self) -> None:
         if self.device.capturing is not None:
             raise DeviceError(
-                "a copy between host and device inside dev.capture()", hint="copy before or after the block"
+                "a copy from or to the host or another device inside dev.capture()",
+                hint="copy before or after the block",
             )
 
     # ---- views

@@ -57,6 +57,8 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuStreamDestroy_v2": (_P,),
     "cuStreamSynchronize": (_P,),
     "cuStreamQuery": (_P,),
+    "cuMemcpyPeerAsync": (_D, _P, _D, _P, c_size_t, _P),
+    "cuCtxEnablePeerAccess": (_P, c_uint),
     "cuStreamWaitEvent": (_P, _P, c_uint),
     "cuEventCreate": (_P, c_uint),
     "cuEventDestroy_v2": (_P,),
@@ -173,13 +175,16 @@ class CudaDriver(GpuDriver):
             self._devices[ordinal] = device.value
         return self._devices[ordinal]
 
-    def _activate(self, ordinal: int) -> None:
+    def _context(self, ordinal: int) -> int:
         context = self._contexts.get(ordinal)
         if context is None:
             handle = c_void_p()
             self.lib.call("cuDevicePrimaryCtxRetain", byref(handle), self._device(ordinal))
             context = self._contexts[ordinal] = handle.value or 0
-        self.lib.call("cuCtxSetCurrent", context)
+        return context
+
+    def _activate(self, ordinal: int) -> None:
+        self.lib.call("cuCtxSetCurrent", self._context(ordinal))
 
     # ---- what the device is
 
@@ -383,3 +388,9 @@ class CudaDriver(GpuDriver):
             self.lib.call(f"cuMemcpy{name}_v2", dst, src, nbytes)
         else:
             self.lib.call(f"cuMemcpy{name}Async_v2", dst, src, nbytes, stream)
+
+    def _enable_peer(self, ordinal: int, to: int) -> int:
+        return int(self.lib.function("cuCtxEnablePeerAccess")(self._context(to), 0))
+
+    def _copy_to_peer(self, ordinal: int, to: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
+        self.lib.call("cuMemcpyPeerAsync", dst, self._context(to), src, self._context(ordinal), nbytes, stream)

@@ -110,6 +110,9 @@ class _Current(threading.local):
 
 
 _NOT_READY = 600  # hipErrorNotReady, CUDA_ERROR_NOT_READY
+_ALREADY_ENABLED = (
+    704  # hipErrorPeerAccessAlreadyEnabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by another library of this process
+)
 LAUNCH_PROTOTYPE = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
 
@@ -136,6 +139,7 @@ class GpuDriver:
         self._launch = library.function(self.names["launch"])
         self._sizes: dict[int, tuple[c_size_t, int]] = {}
         self._attributes: dict[int, DeviceAttributes] = {}
+        self._peers: dict[tuple[int, int], bool] = {}
 
     # ---- what differs
 
@@ -143,6 +147,13 @@ class GpuDriver:
         raise NotImplementedError
 
     def _copy(self, way: Way, ordinal: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
+        raise NotImplementedError
+
+    def _copy_to_peer(self, ordinal: int, to: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
+        raise NotImplementedError
+
+    def _enable_peer(self, ordinal: int, to: int) -> int:
+        """Let a device, which is current, reach the memory of another; a status."""
         raise NotImplementedError
 
     def _activate(self, ordinal: int) -> None:
@@ -173,6 +184,14 @@ class GpuDriver:
 
     def copy_on_device(self, ordinal: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
         self._copy(Way.ON_DEVICE, ordinal, dst, src, nbytes, stream)
+
+    def copy_to_peer(self, ordinal: int, to: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
+        """From a device to another one, queued in a stream of the first."""
+        self._enter(ordinal)
+        if (ordinal, to) not in self._peers:
+            # A pair without a link between them is none to tell of: the driver then copies by way of the host.
+            self._peers[ordinal, to] = self._enable_peer(ordinal, to) in (0, _ALREADY_ENABLED)
+        self._copy_to_peer(ordinal, to, dst, src, nbytes, stream)
 
     def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
         if stream is None:

@@ -57,6 +57,8 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "hipEventCreateWithFlags": (_P, c_uint),
     "hipEventDestroy": (_P,),
     "hipEventRecord": (_P, _P),
+    "hipMemcpyPeerAsync": (_P, c_int, _P, c_int, c_size_t, _P),
+    "hipDeviceEnablePeerAccess": (c_int, c_uint),
     "hipEventSynchronize": (_P,),
     "hipEventElapsedTime": (_P, _P, _P),
     "hipStreamBeginCapture": (_P, c_int),
@@ -236,6 +238,12 @@ class HipDriver(GpuDriver):
             self.lib.call("hipMemcpy", dst, src, nbytes, kind)
         else:
             self.lib.call("hipMemcpyAsync", dst, src, nbytes, kind, stream)
+
+    def _enable_peer(self, ordinal: int, to: int) -> int:
+        return int(self.lib.function("hipDeviceEnablePeerAccess")(to, 0))
+
+    def _copy_to_peer(self, ordinal: int, to: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
+        self.lib.call("hipMemcpyPeerAsync", dst, to, src, ordinal, nbytes, stream)
 
     def _instantiate(self, ordinal: int, graph: int) -> int:
         handle = c_void_p()

@@ -6,7 +6,7 @@ Addresses are plain integers; handles are opaque to the caller. Every method rai
 on failure and leaves the device usable. Handles passed in belong to the same driver and ordinal.
 
 A driver may have more, which the runtime uses where it is there: `exact_alloc = True` (no caching above it),
-`stream_wait_event(ordinal, stream, event)`, graphs (`capture_begin(ordinal, stream)`, `capture_end(ordinal, stream) ->
+`stream_wait_event(ordinal, stream, event)`, `copy_to_peer(ordinal, to, dst, src, nbytes, stream)` to another of its devices, graphs (`capture_begin(ordinal, stream)`, `capture_end(ordinal, stream) ->
 graph`, `graph_launch(ordinal, graph, stream)`, `graph_destroy(ordinal, graph)`), `native_launch() -> NativeLaunch | None`, and for profiles `set_counting(ordinal,
 on)` and `last_counters(ordinal) -> dict` (numbers of the last launch by name; "time_ns" is the driver's own time).
 """

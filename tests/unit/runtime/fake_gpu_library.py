@@ -189,6 +189,11 @@ class FakeHip(FakeLibrary):
     def do_hipMemcpyAsync(self, dst: int, src: int, nbytes: int, kind: int, stream: Any) -> None:
         ctypes.memmove(dst, src, nbytes)
 
+    def do_hipMemcpyPeerAsync(self, dst: int, to: int, src: int, ordinal: int, nbytes: int, stream: Any) -> None:
+        ctypes.memmove(dst, src, nbytes)
+
+    def do_hipDeviceEnablePeerAccess(self, to: int, flags: int) -> None: ...
+
     def do_hipMemset(self, dst: int, byte: int, nbytes: int) -> None:
         ctypes.memset(dst, byte, nbytes)
 
@@ -289,6 +294,11 @@ class FakeCuda(FakeLibrary):
 
     def copy(self, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
         ctypes.memmove(dst, src, nbytes)
+
+    def do_cuMemcpyPeerAsync(self, dst: int, to: int, src: int, context: int, nbytes: int, stream: Any) -> None:
+        ctypes.memmove(dst, src, nbytes)
+
+    def do_cuCtxEnablePeerAccess(self, context: int, flags: int) -> None: ...
 
     def fill(self, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
         ctypes.memset(dst, byte, nbytes)

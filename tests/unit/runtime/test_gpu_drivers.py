@@ -247,6 +247,40 @@ def test_cuda_contexts_follow_the_device():
     assert [c[0] for c in lib.named("cuCtxSetCurrent")] == [0xC0 + 70, 0xC0 + 71, 0xC0 + 70, 0xC0 + 71, 0xC0 + 71]
 
 
+@pytest.mark.parametrize("kind", ["rocm", "cuda"])
+@pytest.mark.parametrize("status", [0, 704, 217])  # enabled, by another library already, no link between the two
+def test_copies_between_two_gpus_do_not_pass_the_host(kind, status):
+    lib = FakeHip(devices=2) if kind == "rocm" else FakeCuda(devices=2)
+    driver = HipDriver(lib) if kind == "rocm" else CudaDriver(lib)
+    first, second = custom(driver, kind, 0), custom(driver, kind, 1)
+    enable, copy, wait = (
+        ("hipDeviceEnablePeerAccess", "hipMemcpyPeerAsync", "hipStreamWaitEvent")
+        if kind == "rocm"
+        else ("cuCtxEnablePeerAccess", "cuMemcpyPeerAsync", "cuStreamWaitEvent")
+    )
+    values = np.arange(100, dtype="float32")
+    x = nd.array(values, first)
+    lib.calls.clear()
+    lib.fail[enable] = status
+    with first.stream() as there, second.stream() as here:
+        y = x.to(second)
+        z = nd.empty((100,), "float32", second)
+        x.copyto(z)
+    assert y.device is second
+    assert len(lib.named(enable)) == 1 and not lib.named("hipMemcpy") and not lib.named("cuMemcpyDtoH_v2")
+    # The copies are in the source's stream, which waits for the target's; the target's waits for them.
+    order = [c for c in lib.calls if c[0] in (copy, wait)]
+    assert [c[0] for c in order] == [wait, copy, wait] * 2
+    assert [c[1] if c[0] == wait else c[-1] for c in order] == [there.handle, there.handle, here.handle] * 2
+    np.testing.assert_array_equal(y.numpy(), values)
+    np.testing.assert_array_equal(z.numpy(), values)
+    nd.empty((0,), "float32", first).to(second)  # nothing to copy
+    np.testing.assert_array_equal(x[10:20].to(second).numpy(), values[10:20])  # a view with compact strides
+    np.testing.assert_array_equal(x[::2].to(second).numpy(), values[::2])  # by the host
+    with second.capture(), pytest.raises(DeviceError, match="another device inside dev.capture"):
+        x.copyto(z)
+
+
 def test_library_names_follow_the_environment(monkeypatch, tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libamdhip64.so.6.3").touch()
