@@ -277,7 +277,7 @@ def test_copies_between_two_gpus_do_not_pass_the_host(kind, status):
     nd.empty((0,), "float32", first).to(second)  # nothing to copy
     np.testing.assert_array_equal(x[10:20].to(second).numpy(), values[10:20])  # a view with compact strides
     np.testing.assert_array_equal(x[::2].to(second).numpy(), values[::2])  # by the host
-    with second.capture(), pytest.raises(DeviceError, match="another device inside dev.capture"):
+    with second.capture(), pytest.raises(DeviceError, match="another device inside"):
         x.copyto(z)
 
 
