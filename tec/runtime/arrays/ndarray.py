@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, DeviceError
-from ..devices import peers
 from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 from ..elsewhere import Memory
-from . import dlpack
+from . import device_copies, dlpack
 from .addresses import address_of
 from .dtypes import (
     NUMPY_NAMES,
@@ -268,32 +267,8 @@ class NDArray(Memory):
             raise ArgumentError(f"copy of shape {self.shape} into an array of shape {target.shape}")
         if not target.writable:
             raise ArgumentError("copy into a read-only array")
-        device = self.device
-        if (
-            device.driver is not None
-            and device is target.device
-            and self.dtype == target.dtype
-            and self._strides is None
-            and target._strides is None
-        ):
-            if self.size:
-                stream = device.local.stream
-                if device.capturing is not None:
-                    device.capturing.keep.append((self.storage, target.storage))
-                device.driver.copy_on_device(device.index, target.address, self.address, self.nbytes, stream)
-            return target
-        if (
-            peers.can_copy(device, target.device)
-            and self.dtype == target.dtype
-            and self._strides is None
-            and target._strides is None
-        ):
-            if self.size:
-                self._forbid_capture()
-                target._forbid_capture()
-                peers.copy(device, target.device, target.address, self.address, self.nbytes)
-            return target
-        target._copy_from_host(self._host_view_or_copy())
+        if not device_copies.copied(self, target):
+            target._copy_from_host(self._host_view_or_copy())
         return target
 
     def to(self, device: DeviceLike) -> NDArray:

@@ -110,9 +110,8 @@ class _Current(threading.local):
 
 
 _NOT_READY = 600  # hipErrorNotReady, CUDA_ERROR_NOT_READY
-_ALREADY_ENABLED = (
-    704  # hipErrorPeerAccessAlreadyEnabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by another library of this process
-)
+# hipErrorPeerAccessAlreadyEnabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: another library of this process asked for it.
+_ALREADY_ENABLED = 704
 LAUNCH_PROTOTYPE = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
 
