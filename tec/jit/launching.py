@@ -32,7 +32,7 @@ from ..runtime.devices import device as devices
 from ..runtime.devices.device import Device
 from ..runtime.devices.stream import Stream
 from ..runtime.elsewhere import missing
-from ..runtime.modules.arguments import OverlapError
+from ..runtime.modules.arguments import OverlapError, place_of
 from ..target import Target
 from . import messages
 from .packs import Pack, device_of, flattened, packed
@@ -41,6 +41,7 @@ from .specialise import Compiled, argument_type, specialise, target_of
 
 _MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
 _MAX_LAUNCHES = 1024
+_CPU = devices.cpu()
 
 
 # Options of the decorators of numba, CuPy and CUDA, and what there is in their place.
@@ -222,6 +223,7 @@ class Kernel(Reflection):
         self._compiled.clear()
         for launcher in self._launches.values():
             launcher.known.clear()
+            launcher.quick.clear()
 
 
 class Launcher:
@@ -234,6 +236,8 @@ class Launcher:
         self.stream = stream
         self.sizes: tuple[int, ...] = grid[: launch.grid_ndim]
         self.known: dict[Any, Compiled] = {}
+        # Launches on the CPU by what follows from the arguments' layouts and types, of those that ran.
+        self.quick: dict[Any, tuple[Compiled, Any]] = {}
         self.is_simple = stream is None and 0 not in grid and type(self) is Launcher
 
     def __repr__(self) -> str:
@@ -241,6 +245,8 @@ class Launcher:
 
     def __call__(self, *args: Any, **named: Any) -> None:
         """Launch the kernel on its arguments' device; arrays are written in place. Asynchronous on a GPU, unless it prints or asserts."""
+        if self.quick and not named and self._quickly(args):
+            return
         if named or self.kernel.has_defaults:
             args = self.kernel.bound(args, named)
         given: Sequence[Any] = [from_numpy(a) if type(a) is np.ndarray and a.dtype.names is None else a for a in args]
@@ -256,12 +262,55 @@ class Launcher:
             compiled = self._prepare(key, given, compiled is not None)
         if compiled.simple and self.is_simple:
             self._call(compiled, (*given, *self.sizes))
+            self._learn(compiled, args, given)
             return
         if compiled.constants:
             given = [a for k, a in enumerate(given) if k not in compiled.constants]
         if compiled.parted:
             given = flattened(given)
         self._run(compiled, given)
+
+    def _quickly(self, args: tuple[Any, ...]) -> bool:
+        """Launch as before with such arguments on the CPU. False where there was no such launch, or not all is as it was."""
+        addresses, numbers, key = [], [], []
+        for a in args:
+            kind = type(a)
+            if kind is np.ndarray:
+                place = place_of(a)
+                if place is None:
+                    return False
+            elif kind is NDArray:
+                place = a.place
+            else:
+                if kind is int and not -0x80000000 <= a < 0x80000000:
+                    return False
+                numbers.append(a)
+                key.append(kind)
+                continue
+            addresses.append(place[0])
+            key.append(place[1])
+        found = self.quick.get(tuple(key))
+        if found is None or not _fresh(found[0]) or _CPU.profile is not None:
+            return False
+        done: bool = found[1](addresses, numbers)
+        return done
+
+    def _learn(self, compiled: Compiled, args: tuple[Any, ...], given: Sequence[Any]) -> None:
+        """Keep what `_quickly` needs, if the launch was one of arrays in order on the CPU."""
+        key = []
+        for a, taken in zip(args, given):
+            if type(taken) is not NDArray:
+                key.append(type(a))
+                continue
+            place = place_of(a) if type(a) is np.ndarray else a.place if type(a) is NDArray else None
+            if place is None or taken.device is not _CPU:
+                return
+            key.append(place[1])
+        run = compiled.call.quick((*given, *self.sizes), len(self.sizes)) if compiled.target.kind == "llvm" else None
+        if run is not None:
+            if len(self.quick) >= _MAX_SIGNATURES:
+                self.quick.clear()
+            self.quick[tuple(key)] = compiled, run
 
     def ready(self, *args: Any) -> Ready | None:
         """A launch on arrays of the same types and shapes as these and with these numbers, for a caller that launches it again and again and knows that what it

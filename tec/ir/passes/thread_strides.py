@@ -2,8 +2,9 @@
 
     for t in range(T):                                       for i in range(m):             # that all threads take
         for i in range((n - t) // d): f(i * d + t)    ->         for t in range(T): f(i * d + t)
-                                                             for t in range(T):
-                                                                 for i in range(m, (n - t) // d): f(i * d + t)
+                                                             if m < the most that a thread takes:
+                                                                 for t in range(T):
+                                                                     for i in range(m, (n - t) // d): f(i * d + t)
 
 Threads of a block depend on each other at meetings alone, so their steps may alternate. On the left one thread after the other walks
 through all of the memory; on the right the threads read side by side, which are vectors and whole cache lines. In such a block
@@ -51,8 +52,11 @@ def in_steps(s: S.Stmt, var: E.Var, threads: int, each: Callable[[S.Stmt], S.Stm
     common = S.For(step, loop.min, least, each(clone(loop.body, {loop.var: step})))
     own = E.Var(loop.var.name, loop.var.dtype, True)
     more = S.For(own, least, B.sub(loop.extent, least), clone(loop.body, {loop.var: own}))
+    # In all blocks but one or two, no thread takes more steps than another: not one of them then divides to find that out.
+    some = S.IfThenElse(B.compare("gt", B.maximum(*ends), least), each(more))
     before = [each(S.seq(*items[:at]))] if at else []
-    return S.seq(*before, common, in_steps(S.seq(more, *items[at + 1 :]), var, threads, each))
+    behind = [in_steps(S.seq(*items[at + 1 :]), var, threads, each)] if items[at + 1 :] else []
+    return S.seq(*before, common, some, *behind)
 
 
 def own_atomics(s: S.Stmt) -> S.Stmt:

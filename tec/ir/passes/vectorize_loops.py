@@ -24,7 +24,7 @@ from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..notes import AnyOrder, AutoUnrollMaxStep
-from ..visit import map_stmt, substitute, walk_exprs
+from ..visit import map_stmt, substitute, visit, walk_exprs
 from .hoist_conditions import hoisted
 from .lane_independence import Lanes
 from .math_functions import FUNCTIONS
@@ -139,14 +139,21 @@ class _Split:
         n, lanes = self.loop.extent, self.lanes
         if self.extent is None:
             if twice:
-                whole = self._steps(
-                    B.floordiv(B.add(n, lanes - 1), lanes), lambda o: B.minimum(B.mul(o, lanes), B.sub(n, lanes))
-                )
+                whole = self._repeating(B.floordiv(B.add(n, lanes - 1), lanes), B.sub(n, lanes))
                 return S.IfThenElse(B.compare("ge", n, self._const(lanes)), whole, _serial(self.loop))
         elif twice and self.extent % lanes:
-            last = self._const(self.extent - lanes)
-            return self._steps(self._const(-(-self.extent // lanes)), lambda o: B.minimum(B.mul(o, lanes), last))
+            return self._repeating(self._const(-(-self.extent // lanes)), self._const(self.extent - lanes))
         return S.seq(self.whole(), *self.remainder())
+
+    def _repeating(self, count: E.Expr, last: E.Expr) -> S.Stmt:
+        """Vectors of which the last, at `last`, repeats some steps of the one before."""
+        if _has_loop(self.loop.body):
+            return self._steps(count, lambda o: B.minimum(B.mul(o, self.lanes), last))
+        # Behind the loop: a start that is the lesser of two would be computed and widened in each step, which is much beside a body of a few operations.
+        end = self.body(B.add(self.loop.min, last), self.lanes)
+        if self.extent is None:
+            end = S.IfThenElse(B.compare("ne", B.floormod(self.loop.extent, self.lanes), self._const(0)), end)
+        return S.seq(self.whole(), end)
 
     def whole(self) -> S.Stmt:
         """The steps that fill vectors."""
@@ -172,6 +179,12 @@ class _Split:
         var = E.Var(self.loop.var.name, self.loop.var.dtype)
         body = clone(self.loop.body, {self.loop.var: B.add(B.add(self.loop.min, done), var)})
         return S.For(var, self._const(0), left, body)
+
+
+def _has_loop(s: S.Stmt) -> bool:
+    found: list[S.Stmt] = []
+    visit(s, None, lambda x: found.append(x) if isinstance(x, S.For) else None)
+    return bool(found)
 
 
 def _serial(loop: S.For) -> S.Stmt:

@@ -32,6 +32,10 @@ _OUT_OF_MEMORY = -1  # what CPU code returns when tec_alloc has none
 _NO_TILES = -2  # and where the system grants no tile registers
 _NEVER = object()  # no argument of a call
 _Pair = tuple[int, int]
+# Numbers that `struct` packs as they are given, by the type that code takes.
+_AS_THEY_ARE: dict[str, tuple[type, ...]] = {
+    "float32": (float, np.float32), "float64": (float, np.float64), "int32": (int, np.int32), "int64": (int, np.int64), "bool": (bool,),
+}  # fmt: skip
 
 
 class Function:
@@ -227,6 +231,41 @@ class Function:
                 self.failed(status)
 
         return call_tensors
+
+    def quick(self, args: Sequence[Any], fixed: int) -> Callable[[list[int], list[Any]], bool] | None:
+        """A call on the CPU with arrays of these layouts and numbers of these types, whose last `fixed` numbers stay what they are. It takes the arrays' addresses
+        and the other numbers, and gives False where it has not run: arrays share memory, or a number is to be converted. None where the numbers that change
+        say more than their values, or are of types that need converting."""
+        checker = self.checker
+        scalars = checker.scalars
+        changing = scalars[: len(scalars) - fixed]
+        if self.program is not None or any(p.index in self._key_at for p in changing):
+            return None
+        if any(type(args[p.index]) not in _AS_THEY_ARE.get(p.dtype, ()) for p in changing):
+            return None
+        env = checker.bind(args)
+        same = [checker.scalar(p, args[p.index]) for p in scalars[len(scalars) - fixed :]]
+        same += [int(env[n]) for n in checker.implicit]
+        spans, pairs = self._spans(args), self._pairs()
+        code, failed = self.module.cpu_function(self.name), self.failed
+        pack_pointers = struct.Struct(f"={len(checker.tensors)}Q").pack
+        pack_scalars = self._pack_scalars
+        block = b"" if changing else pack_scalars(*same)
+
+        def run(pointers: list[int], numbers: list[Any]) -> bool:
+            for i, j in pairs:
+                if pointers[i] < pointers[j] + spans[j] and pointers[j] < pointers[i] + spans[i]:
+                    return False
+            try:
+                scalars = pack_scalars(*numbers, *same) if numbers else block
+            except (struct.error, OverflowError):  # 1e300 as a float32
+                return False
+            status = code(pack_pointers(*pointers), scalars)
+            if status:
+                failed(status)
+            return True
+
+        return run
 
     def failed(self, status: int) -> None:
         """Raise what a status of its CPU code means."""

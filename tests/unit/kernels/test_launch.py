@@ -11,6 +11,7 @@ import pytest
 
 import tec
 from tec.ir.verify import verify
+from tests import counting
 
 F32 = np.float32
 
@@ -525,6 +526,53 @@ def test_a_launch_costs_little() -> None:
     launch(x, 1.0)
     best = min(timeit.repeat(lambda: launch(x, 1.0), number=500, repeat=9)) / 500
     assert best < 100e-6, f"{best * 1e6:.1f} us"
+
+
+def test_a_launch_on_numpy_arrays_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted: later launches take the arrays' addresses and pack the numbers, which are new objects each time."""
+    x = np.zeros(8, F32)
+
+    def again() -> None:
+        scale[1, 8](x, F32(2.0))
+
+    again()
+    quick = counting.cost(again)
+    monkeypatch.setattr(scale[1, 8], "quick", {})
+    monkeypatch.setattr(type(scale[1, 8]), "_learn", lambda *given: None)
+    assert quick.calls < counting.cost(again).calls / 2, quick
+
+
+def test_later_launches_are_as_the_first() -> None:
+    @tec.kernel
+    def shifted(x, y, a, k):
+        i = tec.grid_idx(1)
+        if i < y.size and 0 <= i - k < x.size:
+            y[i] = a * x[i - k]
+
+    def check(x: Any, a: Any, k: int, out: Any) -> None:
+        shifted[3, 8](x, out, a, k)
+        want = np.zeros(20, F32)
+        want[k:] = F32(a) * x[: 20 - k]
+        np.testing.assert_array_equal(out, want)
+
+    x = np.arange(20, dtype=F32)
+    for a, k in ((2.0, 1), (3.0, 2), (F32(4.0), 3), (np.float64(0.5), 1), (5.0, np.int32(2)), (2, 4)):
+        for _ in range(3):
+            check(x, a, int(k), np.zeros(20, F32))
+    check(np.arange(41, dtype=F32)[1:21], 2.0, 1, np.zeros(20, F32))  # elsewhere in its line of the cache
+    check(np.arange(40, dtype=F32)[::2], 2.0, 1, np.zeros(20, F32))
+    with np.errstate(over="ignore", invalid="ignore"):
+        check(x[1:].repeat(2)[:20], 1e300, 1, np.zeros(20, F32))
+    whole = np.arange(40, dtype=F32)
+    shifted[3, 8](whole[:20], whole[20:], 2.0, 1)
+    shifted[3, 8](whole[:20], whole[4:24], 2.0, 0)  # the same layout, and memory that both have
+    shifted[3, 8](x, whole[20:], 2.0, 2**31 + 5)  # beyond what an int takes: no thread is within
+    with pytest.raises(tec.TecError, match="read-only"):
+        fixed = np.zeros(20, F32)
+        fixed.flags.writeable = False
+        shifted[3, 8](x, fixed, 2.0, 1)
+    with pytest.raises(tec.KernelError, match="takes 4 arguments"):
+        shifted[3, 8](x, whole[20:], 2.0)
 
 
 @pytest.mark.parametrize(("options", "says"), [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from typing import Any
 
@@ -111,3 +112,23 @@ def test_guards_that_begin_loops_later(seed: int) -> None:
             if a <= i < n - b and j > a and m - b >= j:
                 want[i, j] = x[i, j] + 1
     assert (y == want).all(), (n, m, a, b, block)
+
+
+@tec.kernel
+def counted(x, out):
+    for i in range(tec.grid_idx(1), len(x), tec.grid_size(1)):
+        out[x[i] + tec.block_idx.x * 8] += 1
+
+
+def test_threads_without_more_steps_do_not_look_for_them() -> None:
+    """Where no thread of a block takes more steps than another, the loop of the rest is passed over: a division a thread, in each block."""
+    text = io.StringIO()
+    x, out = RNG.integers(0, 8, 270), np.zeros((3, 8), np.int32)
+    with tec.device_code("ir", file=text):
+        counted[3, 32](x, out.reshape(-1))
+    for b in range(3):
+        own = np.concatenate([x[k : k + 32] for k in range(32 * b, 270, 96)])
+        assert out[b].tolist() == np.bincount(own, minlength=8).tolist()
+    lines = [line.strip() for line in text.getvalue().splitlines()]
+    own_steps = next(k for k, line in enumerate(lines) if "range(max(min(" in line and "extent=" in line)
+    assert lines[own_steps - 1].startswith("for threadIdx") and lines[own_steps - 2].startswith("if max(min(")

@@ -177,3 +177,16 @@ def test_threads_do_not_share_steps() -> None:
     body = "    for i in parallel(23):\n        C[i] = 0.0\n        for k in range(3):\n            C[i] = C[i] + A[k] * B[i]"
     assert vectors(loop(body, 23)) == {16, 4}
     assert vectors(loop("    for i in parallel(23):\n        C[i] = A[i]", 23)) == {16}
+
+
+@pytest.mark.parametrize("n", ["n", "43"])
+def test_the_last_vector_stands_behind_the_loop(n: str) -> None:
+    """A start that is the lesser of two would be computed and widened in every step."""
+    text = f"""
+def f(A: Buffer((40 + {n},), "float32"), C: Buffer((40 + {n},), "float32"){', *, n: size("int32")' if n == "n" else ""}):
+    for i in range({n}):
+        C[i] = A[i] * 2.0
+"""
+    assert vectors(text, **({"n": 29} if n == "n" else {})) == {16}
+    after = str(apply(parse_func(text), CPU, *PLAIN, "vectorize_loops"))
+    assert "min(" not in after
