@@ -224,7 +224,14 @@ def _lowered(f: Func, target: Target, checked: bool, most: int | None = None) ->
     return origin, f
 
 
-def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, Buffer] | None, target: Target) -> Func:
+def _to_loops(
+    sch: Any,
+    args: Sequence[Any] | None,
+    name: str,
+    binds: dict[Any, Buffer] | None,
+    target: Target,
+    reads_checked: bool = True,
+) -> Func:
     if hasattr(sch, "__tec_schedule__"):
         sch, args = sch.__tec_schedule__(() if args is None else args, target)
 
@@ -239,7 +246,7 @@ def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, 
         )
     if not name.isidentifier():
         raise ArgumentError(f"{name!r} is no function name", hint="use letters, digits and underscores")
-    return to_loops(sch, list(args), name=name, binds=binds, on_cpu=not target.is_gpu)
+    return to_loops(sch, list(args), name=name, binds=binds, on_cpu=not target.is_gpu, reads_checked=reads_checked)
 
 
 @looks_rarely()

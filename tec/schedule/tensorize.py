@@ -226,8 +226,10 @@ class _Tensorize:
     def _same_reduce(self, have: E.Reduce, want: E.Reduce, match: _Match) -> bool:
         a, b = have.combiner, want.combiner
         renamed = substituter({**dict(zip(a.lhs, b.lhs)), **dict(zip(a.rhs, b.rhs))})
+        # An intrinsic that says `te.max` says nothing of NaN: TVM, whose programs declare them so, has no other.
         same = len(a.result) == len(b.result) and all(
-            str(renamed(x)) == str(y) and x.dtype == y.dtype for x, y in zip(a.result, b.result)
+            str(y) in (str(renamed(x)), str(_plain(renamed(x)))) and x.dtype == y.dtype
+            for x, y in zip(a.result, b.result)
         )
         same = same and all(str(x) == str(y) for x, y in zip(a.identity, b.identity))
         if not same:
@@ -376,6 +378,13 @@ _COMMUTATIVE = (E.Add, E.Mul, E.Min, E.Max, E.EQ, E.NE, E.And, E.Or)
 
 def _const(e: E.Expr) -> int | None:
     return e.value if isinstance(e, E.IntImm) else None
+
+
+def _plain(e: E.Expr) -> E.Expr:
+    """The extremum that an operation gives where neither side is NaN; other expressions as they are."""
+    if isinstance(e, E.Call) and e.op in ("max_nan", "min_nan"):
+        return (E.Max if e.op == "max_nan" else E.Min)(*e.args)
+    return e
 
 
 def _aligned(
