@@ -24,7 +24,9 @@ def model_of(kind: str, more: dict[str, Any], headless: bool = False) -> Any:
 
     config = transformers.AutoConfig.for_model(kind, **{**SIZES, **more})
     maker = transformers.AutoModel if headless else transformers.AutoModelForCausalLM
-    model = maker.from_config(config, attn_implementation="eager").eval().float()
+    # Falcon's eager attention adds what falls with distance twice (transformers 5.24).
+    how = "sdpa" if more.get("alibi") else "eager"
+    model = maker.from_config(config, attn_implementation=how).eval().float()
     with torch.no_grad():
         for name, value in model.state_dict().items():
             if value.dtype.is_floating_point and not (name == "lm_head.weight" and config.tie_word_embeddings):

@@ -27,7 +27,7 @@ MODEL_TYPES = {
     "granitehybrid": "granitemoehybrid", "falcon-h1": "falcon_h1", "mistral3": "ministral3",
     "llama4": "llama4_text", "gemma3n": "gemma3n_text", "jamba": "jamba", "bitnet": "bitnet", "phimoe": "phimoe", "falcon": "falcon", "starcoder": "gpt_bigcode",
     "minimax-m2": "minimax_m2", "minicpm3": "minicpm3", "afmoe": "afmoe", "bailingmoe": "deepseek", "bailingmoe2": "glm4_moe", "deepseek": "deepseek",
-    "exaone": "llama", "xverse": "llama", "qwen2vl": "qwen2", "qwen3vl": "qwen3", "qwen3vlmoe": "qwen3_moe",
+    "exaone": "llama", "xverse": "llama", "qwen2vl": "qwen2", "qwen3vl": "qwen3", "qwen3vlmoe": "qwen3_moe", "bloom": "bloom", "mpt": "mpt",
 }  # fmt: skip
 
 _PLAIN = {  # ours: the file's, behind the architecture's name
@@ -64,6 +64,7 @@ _PLAIN = {  # ours: the file's, behind the architecture's name
     "residual_multiplier": "residual_scale",
     "logit_scale": "logit_scale",
     "clip_qkv": "attention.clamp_kqv",
+    "alibi_bias_max": "attention.max_alibi_bias",
     "use_parallel_residual": "use_parallel_residual",
     "num_nextn_predict_layers": "nextn_predict_layers",
     "rotary_dim": "rope.dimension_count",

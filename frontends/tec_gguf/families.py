@@ -230,6 +230,11 @@ def _starcoder(meta: Metadata, config: Config, tensors: Tensors) -> None:
     config |= {"hidden_act": "gelu_pytorch_tanh", "n_inner": config.get("intermediate_size")}
 
 
+def _mpt(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """A file whose slopes end at 2^-0 has positions that were learned in their place."""
+    config |= {"hidden_act": "gelu", "alibi": config.get("alibi_bias_max") != 0}
+
+
 def _lfm2(meta: Metadata, config: Config, tensors: Tensors) -> None:
     heads = config["num_key_value_heads"]
     if isinstance(heads, list):
@@ -429,6 +434,8 @@ _MORE: dict[str, Callable[[Metadata, Config, Tensors], None]] = {
     "bailingmoe": _routed,
     "bailingmoe2": _glm4_moe,
     "falcon": _activated("gelu"),
+    "bloom": _activated("gelu_pytorch_tanh"),
+    "mpt": _mpt,
     "starcoder": _starcoder,
     "qwen3vlmoe": _qwen3_moe,
     "gemma2": _gemma2,

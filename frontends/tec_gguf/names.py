@@ -162,6 +162,12 @@ _BLOCKS: dict[str, dict[str, str]] = {
     },
     "gpt2": _GPT2,
     "starcoder": _GPT2,
+    "bloom": {
+        "attn_qkv": "self_attention.qkv_proj", "attn_output": "self_attention.dense", "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
+    },
+    "mpt": {
+        "attn_norm": "norm_1", "attn_qkv": "attn.Wqkv", "attn_output": "attn.out_proj", "ffn_norm": "norm_2", "ffn_up": "ffn.up_proj", "ffn_down": "ffn.down_proj",
+    },
     "falcon": {
         "attn_norm_2": "ln_attn", "attn_qkv": "self_attention.qkv_proj", "attn_output": "self_attention.dense", "ffn_up": "mlp.dense_h_to_4h",
         "ffn_down": "mlp.dense_4h_to_h",
@@ -218,6 +224,10 @@ _GLOBALS: dict[str, dict[str, str]] = {
     },
     "jamba": {"output_norm": "model.final_layernorm"},
     "falcon": {"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f"},
+    "bloom": {
+        "token_embd": "transformer.word_embeddings", "token_embd_norm": "transformer.word_embeddings_layernorm", "output_norm": "transformer.ln_f",
+    },
+    "mpt": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.norm_f"},
     "starcoder": _GPT2_GLOBAL,
     "lfm2": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
     "lfm2moe": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
@@ -244,6 +254,8 @@ _LAYERS = {
     "gpt2": "transformer.h",
     "starcoder": "transformer.h",
     "falcon": "transformer.h",
+    "bloom": "transformer.h",
+    "mpt": "transformer.blocks",
 }
 _NAME = re.compile(r"(?:blk\.(\d{1,6})\.)?(.+?)(?:\.(weight|bias))?", re.DOTALL)
 # What in Hugging Face's files has no ".weight" behind it.

@@ -245,6 +245,12 @@ _USUAL: dict[str, dict[str, Any]] = {
     "falcon": {
         "layer_norm_epsilon": 1e-5, "activation": "gelu", "multi_query": True, "tie_word_embeddings": True,
     },
+    "bloom": {
+        "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True,
+    },
+    "mpt": {
+        "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048,
+    },
     "seed_oss": {
         "head_dim": 128, "max_position_embeddings": 524288, "num_key_value_heads": 8,
     },
@@ -304,9 +310,9 @@ def complete(config: dict[str, Any]) -> None:
     if kind in ("gpt2", "gpt_bigcode", "gptj"):
         config["hidden_act"] = config["activation_function"]
     if kind == "gpt_bigcode":
-        config["num_key_value_heads"] = 1 if config["multi_query"] else config.get("n_head")
+        config["num_key_value_heads"] = 1 if config["multi_query"] else _heads(config)
     if kind in ("gpt2", "gptj"):
-        config["num_key_value_heads"] = config.get("n_head", config.get("num_attention_heads"))
+        config["num_key_value_heads"] = _heads(config)
     own_rule = _OWN_RULES.get(kind)
     if own_rule is not None:
         own_rule(config)
@@ -333,11 +339,17 @@ def complete(config: dict[str, Any]) -> None:
         config["layer_types"] = [rule(config, k) for k in range(layers)]
 
 
+def _heads(config: dict[str, Any]) -> Any:
+    """Of queries: where a file has both names of a size, transformers takes the usual one."""
+    return config.get("num_attention_heads", config.get("n_head"))
+
+
 def _falcon(config: dict[str, Any]) -> None:
     """One head of keys, one for each group of queries, or as many as of queries."""
     config["hidden_act"] = config["activation"]
     if type(config.get("n_embed")) is int:
         config.setdefault("hidden_size", config["n_embed"])
+    config.pop("intermediate_size", None)  # its own name is read alone
     if type(config.get("ffn_hidden_size")) is int:
         config["intermediate_size"] = config["ffn_hidden_size"]
     heads = config.get("num_attention_heads")
@@ -345,6 +357,37 @@ def _falcon(config: dict[str, Any]) -> None:
         config["num_key_value_heads"] = config.get("num_kv_heads") or heads
     else:
         config["num_key_value_heads"] = 1 if config["multi_query"] else heads
+
+
+def _bloom(config: dict[str, Any]) -> None:
+    """As many heads of keys as of queries, and networks of one kind and width whatever the file says."""
+    config["hidden_act"] = "gelu_pytorch_tanh"
+    if type(config.get("n_embed")) is int:
+        config["hidden_size"] = config["n_embed"]
+    config.pop("intermediate_size", None)
+    config["num_key_value_heads"] = _heads(config)
+
+
+def _mpt(config: dict[str, Any]) -> None:
+    """Sizes have names of their own, and what attention is has a table of its own. Networks are of one kind."""
+    config["hidden_act"] = "gelu"
+    for key, theirs in (
+        ("hidden_size", "d_model"),
+        ("num_attention_heads", "n_heads"),
+        ("num_hidden_layers", "n_layers"),
+        ("max_position_embeddings", "max_seq_len"),
+    ):
+        config.setdefault(key, config[theirs])
+    own = config.get("attn_config")
+    own = own if isinstance(own, dict) else {}
+    for key in ("alibi", "alibi_bias_max", "clip_qkv", "prefix_lm", "qk_ln", "softmax_scale"):
+        if own.get(key) is not None:
+            config[key] = own[key]
+    multiquery = own.get("attn_type") == "multiquery_attention"
+    config["num_key_value_heads"] = 1 if multiquery else config["num_attention_heads"]
+    config.pop("intermediate_size", None)  # a multiple of the hidden size
+    if type(config.get("expansion_ratio")) is int and type(config["hidden_size"]) is int:
+        config["intermediate_size"] = config["expansion_ratio"] * config["hidden_size"]
 
 
 def _minimax(config: dict[str, Any]) -> None:
@@ -389,7 +432,7 @@ def _nemotron_h(config: dict[str, Any]) -> None:
 
 # What else a kind of model's configuration means.
 _OWN_RULES: dict[str, Callable[[dict[str, Any]], None]] = {
-    "gptj": _gptj, "falcon": _falcon, "minimax_m2": _minimax, "minicpm3": _minicpm3, "nemotron_h": _nemotron_h,
+    "gptj": _gptj, "falcon": _falcon, "bloom": _bloom, "mpt": _mpt, "minimax_m2": _minimax, "minicpm3": _minicpm3, "nemotron_h": _nemotron_h,
 }  # fmt: skip
 
 

@@ -116,6 +116,14 @@ class Layers:
     def scaled(self, x: Value, by: float) -> Value:
         return x if by == 1 else self.b.op("multiply", x, self.b.like(by, x))
 
+    def clamped(self, x: Value) -> Value:
+        """x within the limits that `clip_qkv` has for queries, keys and values, where it has some."""
+        limit = self.c.get("clip_qkv")
+        if not limit:
+            return x
+        x = self.b.op("minimum", x, self.b.like(float(limit), x))
+        return self.b.op("maximum", x, self.b.like(-float(limit), x))
+
     def add(self, x: Value, y: Value) -> Value:
         return self.b.op("add", x, y)
 
@@ -219,22 +227,24 @@ class Layers:
 
     def attend(
         self, q: Value, k: Value, v: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
-        chunk: int = 0,
+        chunk: int = 0, slopes: Sequence[float] = (),
     ) -> Value:  # fmt: skip
         """Causal attention of the tokens to themselves and all before them, [tokens, heads * size]; keys and values join the layer's cache. window: keys
         that a token sees, itself among them. sink: a score [heads] beside those of keys, which has no value. chunk: tokens of a part of the text, beyond whose
-        beginning none of it sees; 0 where the text has no parts."""
+        beginning none of it sees; 0 where the text has no parts. slopes: of each head, what a score gains by a place that the key stands further on."""
         if self.c.get("use_bidirectional_attention") is True:
             return self.attend_all(q, k, v, scale=scale, window=window, softcap=softcap)
         keys, values = self.cached(k, "key"), self.cached(v, "value")
-        return self.attend_to(q, keys, values, scale=scale, window=window, softcap=softcap, sink=sink, chunk=chunk)
+        return self.attend_to(
+            q, keys, values, scale=scale, window=window, softcap=softcap, sink=sink, chunk=chunk, slopes=slopes
+        )
 
     def attend_to(
         self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
-        chunk: int = 0,
+        chunk: int = 0, slopes: Sequence[float] = (),
     ) -> Value:  # fmt: skip
         """The same with keys and values [1, heads, past + tokens, size] that are cached already."""
-        extras = {} if sink is None else {"sink": self.b.reshape(sink, (1, q.shape[2], 1, 1))}
+        extras = self._of_heads(sink, slopes, q.shape[2])
         if chunk:
             extras["bias"] = self._same_chunk(keys.shape[2], chunk)
         if self._row is not None:
@@ -244,6 +254,13 @@ class Layers:
             left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past if self._row is None else None, extras=tuple(extras),
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
+
+    def _of_heads(self, sink: Value | None, slopes: Sequence[float], heads: int) -> dict[str, Value]:
+        """What an attention takes for each head."""
+        found = {} if sink is None else {"sink": self.b.reshape(sink, (1, heads, 1, 1))}
+        if slopes:
+            found["slopes"] = self.b.const(np.array(slopes, np.float32).reshape(1, heads, 1, 1))
+        return found
 
     def _same_chunk(self, keys: Any, chunk: int) -> Value:
         """Whether a key stands in a token's own part of the text, bool [1, 1, tokens, keys]."""

@@ -73,7 +73,7 @@ class PagedLayers(Layers):
 
     def attend_to(
         self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
-        chunk: int = 0,
+        chunk: int = 0, slopes: Sequence[float] = (),
     ) -> Value:  # fmt: skip
         """See `Layers.attend_to`: of every row to its own text."""
         if chunk:
@@ -84,9 +84,7 @@ class PagedLayers(Layers):
         for rows, starts, tables in (self._singles, self._chunks):
             count, each = (*rows.shape, 1)[:2]
             own = b.reshape(b.op("gather", flat, rows, axis=0), (count, each, heads, size))
-            extras = {"start": starts, "table": tables}
-            if sink is not None:
-                extras["sink"] = b.reshape(sink, (1, heads, 1, 1))
+            extras = {"start": starts, "table": tables, **self._of_heads(sink, slopes, heads)}
             y = b.op(
                 "attention", own, keys, values, *extras.values(), scale=size**-0.5 if scale is None else scale, softcap=softcap, right=0,
                 left=None if window is None else window - 1, q_order=_HEADS, out_order=_HEADS, extras=tuple(extras),

@@ -26,6 +26,7 @@ class PlainWeights(WeightBuilder):
     def vector(self, name: str, shape: Sequence[int], dtype: str = "float32", shift: float = 0.0) -> Value:
         key = name, dtype, shift, tuple(shape)
         if key not in self._vectors:
+            self.check_count(name, shape)
             value = self.tensor(name).dequantize().reshape(tuple(shape)) + np.float32(shift)
             self._vectors[key] = self.b.graph.constant(value.astype(np_dtype(dtype)), name, dtype)
         return self._vectors[key]
@@ -39,6 +40,7 @@ class PlainWeights(WeightBuilder):
     def _product(self, x: Value, name: str, n: int, beside: bool) -> Value:
         key = name, x.dtype, 0.0, (n, x.shape[1])
         if key not in self._vectors:
+            self.check_matrix(name, n, x.shape[1], beside)
             value = self.tensor(name).dequantize().astype(np_dtype(x.dtype), copy=False)
             value = value.swapaxes(0, 1) if beside else value  # experts' columns one beside the other
             self._vectors[key] = self.b.graph.constant(value.reshape(n, x.shape[1]), name, x.dtype)

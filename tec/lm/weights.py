@@ -58,9 +58,7 @@ class WeightBuilder:
 
     def vector(self, name: str, shape: Sequence[int], dtype: str = "float32", shift: float = 0.0) -> Value:
         """A tensor as numbers, plus `shift`."""
-        t = self.tensor(name)
-        if int(np.prod(t.shape)) != int(np.prod(shape)):
-            raise ImportModelError(f"tensor {name!r} has shape {t.shape}, the configuration says {tuple(shape)}")
+        self.check_count(name, shape)
         key = name, dtype, shift, tuple(shape)
         if key not in self._vectors:
             v = self._vectors[key] = self.b.graph.deferred(name, dtype, shape)
@@ -73,12 +71,7 @@ class WeightBuilder:
         one below the other; `beside`: [experts, size, k / experts], their columns one beside the other. Raises ImportModelError where shapes differ."""
         k = x.shape[1]
         for name, n in zip(names, sizes):
-            shape = tuple(self.tensor(name).shape)
-            stands: tuple[int, ...] = shape
-            if len(shape) == 3:
-                stands = (shape[1], shape[0] * shape[2]) if beside else (shape[0] * shape[1], shape[2])
-            if stands != (n, k) or (beside and len(shape) != 3):
-                raise ImportModelError(f"tensor {name!r} has shape {shape}, the configuration says {(n, k)}")
+            self.check_matrix(name, n, k, beside)
         groups: dict[Any, list[int]] = {}
         for j, name in enumerate(names):
             groups.setdefault(self._kind(name, self.tensor(name).shape[-1], x.dtype), []).append(j)
@@ -89,6 +82,21 @@ class WeightBuilder:
             y = make(x, own, sum(widths), {"beside": True} if beside else {})
             out.update(zip(members, self.b.split(y, 1, widths)))
         return [out[j] for j in range(len(names))]
+
+    def check_matrix(self, name: str, n: int, k: int, beside: bool) -> None:
+        """ImportModelError unless a tensor is a matrix [n, k], or experts' matrices that are one as `products` has them."""
+        shape = tuple(self.tensor(name).shape)
+        stands: tuple[int, ...] = shape
+        if len(shape) == 3:
+            stands = (shape[1], shape[0] * shape[2]) if beside else (shape[0] * shape[1], shape[2])
+        if stands != (n, k) or (beside and len(shape) != 3):
+            raise ImportModelError(f"tensor {name!r} has shape {shape}, the configuration says {(n, k)}")
+
+    def check_count(self, name: str, shape: Sequence[int]) -> None:
+        """ImportModelError unless a tensor has as many numbers as the shape."""
+        t = self.tensor(name)
+        if int(np.prod(t.shape)) != int(np.prod(shape)):
+            raise ImportModelError(f"tensor {name!r} has shape {t.shape}, the configuration says {tuple(shape)}")
 
     def gathers(self, names: Sequence[str]) -> bool:
         """Whether products with the experts of these tensors read those that are chosen alone: on CPUs."""

@@ -32,6 +32,7 @@ from .rotary import Read, Rotation, turned
 
 PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry
 SINK = "sink"  # a score beside those of the keys, which has no value; four dimensions that broadcast to (batch, heads, queries, 1)
+SLOPES = "slopes"  # what scores gain by a place that the key stands further on (Press and others, arXiv 2108.12409); dimensions as of sinks
 TABLE = "table"  # of blocks, where keys and values lie in blocks of a pool: see `_attention`
 ANGLES = ("cos", "sin")  # and tables of the angles that queries are turned by; names of the others begin with "bias"
 PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
@@ -94,7 +95,7 @@ def block_of(table: Callable[..., Any], b: Any, number: Any, blocks: Any) -> Any
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     """The result's type. Raises where operands, their orders or their extras do not fit each other."""
     extras = attrs.get("extras", ())
-    known = all(name in (*PER_ENTRY, *ANGLES, SINK, TABLE) or is_bias(name) for name in extras)
+    known = all(name in (*PER_ENTRY, *ANGLES, SINK, SLOPES, TABLE) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
         raise fail(f"attention of {len(types)} inputs with extras {extras}")
     for name in OPERANDS:
@@ -123,9 +124,9 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     for name, x in zip(extras, types[3:]):
         if name in (*ANGLES, TABLE):
             continue
-        if name == SINK:
+        if name in (SINK, SLOPES):
             if x.ndim != 4 or broadcast_shapes(x.shape, (b, n, s, 1)) != (b, n, s, 1) or "float" not in x.dtype:
-                raise fail(f"attention: sinks {x} for queries {(b, n, s)}")
+                raise fail(f"attention: {name} {x} for queries {(b, n, s)}")
         elif name not in PER_ENTRY:
             if broadcast_shapes(x.shape, (b, n, s, t)) != (b, n, s, t) or x.ndim != 4:
                 raise fail(f"attention: bias {x} for scores {(b, n, s, t)}")
@@ -171,6 +172,11 @@ class Scores:
         return float(self.attrs["scale"])
 
     @property
+    def are_products(self) -> bool:
+        """Whether a score is a product times `scale` and nothing else."""
+        return not self.attrs.get("softcap") and not any(is_bias(n) or n == SLOPES for n in self.shapes)
+
+    @property
     def has_range(self) -> bool:
         """Whether a query's own place says which keys it sees."""
         return self.attrs.get("left") is not None or self.attrs.get("right") is not None
@@ -200,6 +206,12 @@ class Scores:
 
     def biased(self, score: Any, read: Callable[..., Any], index: Sequence[Any]) -> Any:
         """The score with the biases at (batch, head, query, key)."""
+        if SLOPES in self.shapes:
+            b, head, i, key = index
+            # By how far the two are apart, not by the key's place, which float32 rounds in a long text.
+            apart = (key - (i + self.offset(read, b))).astype(self.acc)
+            at = broadcast_index(self.shapes[SLOPES], (b, head, i, 0))
+            score = score + read(SLOPES, at).astype(self.acc) * apart
         for name, shape in self.shapes.items():
             if not is_bias(name):
                 continue
@@ -259,6 +271,9 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
                 x = np.tanh(x / wide(attrs["softcap"])) * wide(attrs["softcap"])
             for bias in (np.broadcast_to(x, (b, n, s, t))[e, head] for m, x in extras.items() if is_bias(m)):
                 x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias.astype(wide)
+            if SLOPES in extras:
+                slope = np.broadcast_to(extras[SLOPES], (b, n, s, 1))[e, head].astype(wide)
+                x = x + slope * (np.arange(t) - _host_places(attrs, extras, e, s)).astype(wide)
             x = np.where(seen, x, -np.inf)
             with np.errstate(invalid="ignore"):
                 top = np.maximum(x.max(1, keepdims=True, initial=-np.inf), -np.finfo(np.float32).max)
@@ -272,10 +287,15 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     return [np.ascontiguousarray(np.transpose(y, np.argsort(order)))]
 
 
+def _host_places(attrs: Attrs, extras: dict[str, Any], e: int, queries: int) -> Any:
+    """The queries' places among the keys of batch entry e, [queries, 1]."""
+    first = int(extras["start"][e]) if "start" in extras else int(attrs.get("offset", 0))
+    return first + np.arange(queries)[:, None]
+
+
 def _host_seen(attrs: Attrs, extras: dict[str, Any], e: int, queries: int, keys: int) -> Any:
     """Which keys each query of batch entry e sees, as an array [queries, keys]."""
-    first = int(extras["start"][e]) if "start" in extras else int(attrs.get("offset", 0))
-    key, place = np.arange(keys), first + np.arange(queries)[:, None]
+    key, place = np.arange(keys), _host_places(attrs, extras, e, queries)
     seen = np.ones((queries, keys), bool)
     if attrs.get("right") is not None:
         seen &= key <= place + attrs["right"]
@@ -344,7 +364,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:
 
     extras: names of the inputs behind q, k and v: "bias..." (any number; four dimensions that broadcast to the scores; added, or bool: the
-    pairs to keep), "sink" (four dimensions that broadcast to (batch, heads, queries, 1): a score more, whose value is 0), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
+    pairs to keep), "sink" (four dimensions that broadcast to (batch, heads, queries, 1): a score more, whose value is 0), "slopes" (the same; a score gains slope * (the key's place - the query's)), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
     (angles that queries are turned by when they are read, four dimensions that broadcast to queries in the order above, the last as `rotary` has it with
     `interleaved` and `whole`; of any float type).
     "table" (integers [batch, blocks of an entry]): keys and values are pools [blocks, key heads, places of a block, size], and key j of entry b lies in block

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph import Node
-from ..ops.attention import is_bias, order_of
+from ..ops.attention import SLOPES, is_bias, order_of
 from ..ops.dims import Dim
 from ..ops.matmul import parse_einsum
 from ..ops.registry import BROADCAST, COLLECTIVE, ELEMENTWISE, TensorType, get_op, normalize_axis
@@ -184,7 +184,8 @@ def _attention(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: dic
         else:
             labels.append(["b"])
     made = Labels(labels, [placed("out", ["b", "h", "s", None])], held={1, 2}, also=("h",), alone={"s"})
-    if "start" in extras and (attrs.get("left") is not None or attrs.get("right") is not None):
+    tells_place = attrs.get("left") is not None or attrs.get("right") is not None or SLOPES in extras
+    if "start" in extras and tells_place:
         made.inputs = [[None if x == "s" else x for x in row] for row in made.inputs]
         made.outputs = [[None if x == "s" else x for x in row] for row in made.outputs]
     return made

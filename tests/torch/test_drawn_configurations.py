@@ -28,7 +28,8 @@ _TRIES = 20  # of 100 drawn files transformers refuses some 25
 
 def _model(folder: Path) -> Any:
     config = transformers.AutoConfig.from_pretrained(folder)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    how = "sdpa" if getattr(config, "alibi", False) else "eager"  # as of `tools.lm_references`
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=how).eval().float()
     tied = ("lm_head.weight", "embed_out.weight") if config.tie_word_embeddings else ()
     with torch.no_grad():
         for name, value in model.state_dict().items():

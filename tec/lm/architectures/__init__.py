@@ -25,6 +25,7 @@ NAMES = {
     "mamba": "mamba.mamba", "falcon_mamba": "mamba.falcon_mamba", "jamba": "jamba.jamba", "bitnet": "bitnet.bitnet", "llama4_text": "llama4.llama4",
     "gemma3n_text": "gemma3n.gemma3n", "phimoe": "phimoe.phimoe", "afmoe": "afmoe.afmoe", "deepseek": "moe.deepseek", "minimax_m2": "moe.minimax_m2",
     "minicpm3": "deepseek.minicpm3", "gpt_bigcode": "older.gpt2", "gptj": "older.gptj", "falcon": "older.falcon",
+    "bloom": "alibi.bloom", "mpt": "alibi.mpt",
 }  # fmt: skip
 
 

@@ -6,9 +6,12 @@ modeling_gpt_bigcode.py, modeling_gptj.py, modeling_falcon.py.
 
 from __future__ import annotations
 
+from math import frexp, ldexp
+
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
+from .alibi import slopes
 
 
 def phi(m: Layers) -> Value:
@@ -118,12 +121,18 @@ def gptj(m: Layers) -> Value:
     return m.logits(m.layer_norm(m.last(x), "transformer.ln_f"), tied="transformer.wte")
 
 
+def _bfloat16(x: float) -> float:
+    """A number as bfloat16 has it: 8 bits, the nearest."""
+    mantissa, exponent = frexp(x)
+    return ldexp(round(mantissa * 256), exponent - 8)
+
+
 def falcon(m: Layers) -> Value:
     """Queries of a group lie beside its key and value; all queries first in GGUF files (`qkv_proj`). Attention and network have one norm, two side by side, or stand
-    one behind the other."""
-    if m.c.get("alibi"):
-        raise ImportModelError(f"alibi = True of {m.c.architecture}: positions by distance are not read")
+    one behind the other. With `alibi` nothing turns; slopes are rounded and scaled as scores are."""
     m.prefix, c, x = "transformer.h", m.c, m.embeddings()
+    scale = c.head_size**-0.5
+    falling = [_bfloat16(s) * scale for s in slopes(c.heads)] if c.get("alibi") else ()
     size, inner = c.head_size, c.size("intermediate_size", 4 * c.hidden)
     for _ in m.each_layer():
         two = m.w.has(m.name("ln_attn.weight"))
@@ -134,8 +143,9 @@ def falcon(m: Layers) -> Value:
             joined = m.linear(h, m.name("self_attention.query_key_value"), sizes=[(c.heads + 2 * c.kv_heads) * size])[0]
             q, k, v = m.b.split(m.heads(joined, c.kv_heads), 3, [c.heads // c.kv_heads * size, size, size])
             q = m.b.reshape(q, (1, m.tokens, c.heads, size))
-        q, k = (m.rotary(y, m.angles()) for y in (q, k))
-        y = m.out(m.attend(q, k, v), "self_attention.dense")
+        if not falling:
+            q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        y = m.out(m.attend(q, k, v, slopes=falling), "self_attention.dense")
         behind = m.w.has(m.name("post_attention_layernorm.weight"))
         if behind:
             x = m.add(x, y)

@@ -14,7 +14,7 @@ def olmo(m: Layers) -> Value:
     """Norms have no weights; queries, keys and values may be clamped."""
     x = m.embeddings()
     for _ in m.each_layer():
-        q, k, v = (_clamped(m, y) for y in m.queries_keys_values(_plain(m, x)))
+        q, k, v = (m.clamped(y) for y in m.queries_keys_values(_plain(m, x)))
         q, k = (m.rotary(h, m.angles()) for h in (q, k))
         x = m.add(x, m.out(m.attend(q, k, v)))
         x = m.add(x, m.gated(_plain(m, x)))
@@ -37,7 +37,7 @@ def olmoe(m: Layers) -> Value:
     for _ in m.each_layer():
         q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
         q, k = (m.rms_norm_of_heads(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
-        q, k, v = (_clamped(m, y) for y in (q, k, v))
+        q, k, v = (m.clamped(y) for y in (q, k, v))
         q, k = (m.rotary(h, m.angles()) for h in (q, k))
         x = m.add(x, m.out(m.attend(q, k, v)))
         h = m.rms_norm(x, m.name("post_attention_layernorm"))
@@ -65,10 +65,3 @@ def _decoder(m: Layers, kinds: list[str]) -> Value:
 
 def _plain(m: Layers, x: Value) -> Value:
     return m.spread_free(x, 1e-5)
-
-
-def _clamped(m: Layers, x: Value) -> Value:
-    limit = m.c.get("clip_qkv")
-    if limit is None:
-        return x
-    return m.b.op("maximum", m.b.op("minimum", x, m.b.like(float(limit), x)), m.b.like(-float(limit), x))

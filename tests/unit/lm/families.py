@@ -875,6 +875,22 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
         {"new_decoder_architecture": True, "num_kv_heads": 2},
         {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1, "bias": True},
         {"multi_query": False, "parallel_attn": False, "ffn_hidden_size": 72},
+        {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+    ],
+    "bloom": [
+        {"n_layer": 3, "n_head": 4},
+        {"n_layer": 2, "n_head": 6, "hidden_size": 48, "apply_residual_connection_post_layernorm": True},
+    ],
+    "mpt": [
+        {"d_model": 64, "n_heads": 4, "n_layers": 3, "max_seq_len": 128},
+        {
+            "d_model": 48,
+            "n_heads": 6,
+            "n_layers": 2,
+            "max_seq_len": 64,
+            "attn_config": {"clip_qkv": 0.9},
+        },
+        {"d_model": 32, "n_heads": 2, "n_layers": 1, "max_seq_len": 64, "attn_config": {"softmax_scale": 0.3}},
     ],
 }
 # Of encoders and of decoders whose features are taken: the features of the last tokens are kept.

@@ -48,6 +48,8 @@ CASES = {
         {"right": 0, "offset": -2},
         {"bias": ("float32", (1, 1, S, T)), "sink": ("float32", (1, N, S, 1))},
     ),
+    "slopes": ({"right": 0, "offset": T - S, "softcap": 2.0}, {"slopes": ("float32", (1, N, 1, 1))}),
+    "slopes and own starts": ({"right": 0}, {"slopes": ("float32", (1, N, 1, 1)), "start": ("int64", (B,))}),
     "angles of some": ({}, {"sin": ("float32", (1, 1, S, H // 4)), "cos": ("float32", (1, 1, S, H // 4))}),
 }
 
@@ -109,6 +111,8 @@ def dense(f, attrs, offset=None):
             x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias
     i, j = np.arange(x.shape[2])[:, None], np.arange(x.shape[3])
     place = i + (f["start"][:, None, None, None] if "start" in f else attrs.get("offset", 0))
+    if "slopes" in f:
+        x = x + f["slopes"] * (j - place)
     seen = np.ones(x.shape, bool)
     if "right" in attrs:
         seen &= j <= place + attrs["right"]
@@ -155,6 +159,8 @@ ON_GPUS = [
     ("angles of neighbours, some", "gfx942"),
     ("angles of some", "gfx1100"),
     ("sinks behind a window", "gfx942"),
+    ("slopes", "gfx942"),
+    ("slopes and own starts", "gfx1100"),
 ]
 
 
@@ -172,12 +178,12 @@ def test_keys_over_work_groups():
     """One query and a long cache: parts of the keys side by side, then joined."""
     g = build(
         {"right": 0},
-        {"start": ("int64", (2,)), "sink": ("float16", (1, 4, 1, 1))},
+        {"start": ("int64", (2,)), "sink": ("float16", (1, 4, 1, 1)), "slopes": ("float32", (1, 4, 1, 1))},
         (2, 4, 2, 1, 6000, 32, 32),
         "float16",
     )
     f = {k: x.astype(np.float16) if x.dtype == np.float32 else x for k, x in feeds(g).items()}
-    f["start"] = np.array([5999, 40])
+    f["start"], f["slopes"] = np.array([5999, 40]), np.float32([0.5, 2e-2, 1e-3, 0]).reshape(1, 4, 1, 1)
     net = tec.compile(g, target="rocm -mcpu=gfx942", cache=False)
     assert all(c["choice"]["splits"] > 1 for c in net.report.choices.values())
     (got,) = net.run(f, device=tec.rocm_emu("gfx942"))

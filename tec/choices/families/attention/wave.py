@@ -45,7 +45,7 @@ class Wave:
         self.in_key_order = f.turned and self.value_tiles % f.period == 0
         self.threads = f.instr.wave * self.waves
         scores = k.scores
-        self.is_plain = not scores.attrs.get("softcap") and not any(n.startswith("bias") for n in scores.shapes)
+        self.is_plain = scores.are_products
         # What a score is to be multiplied by before 2 is raised to it.
         self.power = LOG2_E * (scores.scale if self.is_plain and 0 < scores.scale * LOG2_E <= 1 else 1.0)
         self.is_raw = self.is_plain and self.power != LOG2_E
