@@ -46,6 +46,7 @@ class Analyzer(Simplifier):
             extent = self.simp(self.intern(convert(value.extent)))
             if type(extent) is E.IntImm and extent.value == 1 and low.dtype == var.dtype:
                 self._subst[id(var)] = low
+                self._marks = {}
             else:
                 self._bind_interval(var, low, self._top(low, extent))
         elif isinstance(value, IntSet):
@@ -54,7 +55,8 @@ class Analyzer(Simplifier):
         else:
             e = self.simp(self.intern(convert(value, var.dtype)))
             self._subst[id(var)] = e
-        self._inner = {}  # they do not know of it
+            self._marks = {}
+        self._inner, self._outer = {}, None  # they do not know of it
         if not fresh:
             self.forget()
 
@@ -80,7 +82,7 @@ class Analyzer(Simplifier):
             self._var_mods[id(var)] = self.modulus(e)
             if self.has_data(e):
                 self._data[id(var)] = True
-        self._inner = {}
+        self._inner, self._outer = {}, None
         if not fresh:
             self.forget()
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import expr as E
+from ..visit import CHILDREN
 from .bounds import INDEX_DTYPES, INF
-from .facts import Facts, factors
+from .facts import Facts, factors, is_data
 from .linear import Lin
 
 _PROOF_DEPTH = 4
+Outer = tuple[dict[int, E.Expr], int, Any]  # results outside, marks, and the scope outside of that one
 State = tuple[Any, ...]  # of a scope, as `save` gives it and `restore` takes it
 LEAVES = (E.IntImm, E.FloatImm, E.Var)
 COMPARISONS = (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE)
@@ -35,6 +37,10 @@ class Scope(Facts):
         self._proofs: dict[Any, bool] = {}
         self._known_about: dict[tuple[int, bool], list[Lin]] = {}
         self._inner: dict[tuple[int, ...], State] = {}  # this scope with conditions assumed, by the conditions
+        # Of a scope that conditions were assumed in for one expression: what was found outside of it, and the marks of all that the conditions can bear on.
+        self._outer: Outer | None = None
+        self._marks: dict[int, int] = {}
+        self._bits: dict[int, int] = {}
 
     def simp(self, e: E.Expr) -> E.Expr:
         """The simplified canonical form of a canonical node."""
@@ -149,15 +155,20 @@ class Scope(Facts):
     # ---- conditions for a while
 
     def under(self, conditions: Sequence[E.Expr], e: E.Expr) -> E.Expr:
-        """`e` simplified where all `conditions` (simplified) hold."""
+        """`e` simplified where all `conditions` (simplified) hold. What has nothing in common with them is simplified outside, once for all conditions."""
         if type(e) in LEAVES:
+            return self.simp(e)
+        reach = self._reach(conditions)
+        if not self.marks(e) & reach:
             return self.simp(e)
         key = tuple(map(id, conditions))
         inner = self._inner.get(key)
         if inner is None:
+            outer = self._done, reach, self._outer
             saved = self.save()
             for cond in conditions:
                 self.assume(cond)
+            self._outer = outer
         else:
             saved = self._state()
             self.restore(inner)
@@ -166,6 +177,66 @@ class Scope(Facts):
         self.restore(saved)
         self._inner[key] = inner
         return out
+
+    def marks(self, e: E.Expr) -> int:
+        """The variables, loads and calls below a canonical expression, a bit each: facts of others do not bear on it."""
+        k = id(e)
+        found = self._marks.get(k)
+        if found is None:
+            t = type(e)
+            found = 0
+            if t is E.Let:
+                found = -1  # it binds: all bear on it
+            elif t is E.Var:
+                value = self._subst.get(k)
+                found = self._bit(k) | (self.marks(value) if value is not None else 0)
+            elif t not in LEAVES:
+                if is_data(e) or t is E.Call:
+                    found = self._bit(k)
+                for c in CHILDREN[t](e):
+                    found |= self.marks(c)
+            self._marks[k] = found
+        return found
+
+    def _bit(self, k: int) -> int:
+        return self._bits.setdefault(k, 1 << len(self._bits))
+
+    def _reach(self, conditions: Sequence[E.Expr]) -> int:
+        """The marks of conditions, and of all that known forms join with them: a proof goes from one to the other."""
+        reach, before = 0, -1
+        for cond in conditions:
+            reach |= self.marks(cond)
+        known = [self._form_marks(form) for form, _ in self._nonneg]
+        while reach != before:
+            before = reach
+            for joined in known:
+                if joined & reach:
+                    reach |= joined
+        return reach
+
+    def _form_marks(self, form: Lin) -> int:
+        found = 0
+        for atom, _ in form.terms.values():
+            found |= self.marks(atom)
+        return found
+
+    def found_outside(self, e: E.Expr) -> E.Expr | None:
+        """What `e` was simplified to outside of the conditions that hold here, where they do not bear on it."""
+        outer, mine = self._outer, self.marks(e)
+        while outer is not None and not mine & outer[1]:
+            out = outer[0].get(id(e))
+            if out is not None:
+                return out
+            outer = outer[2]
+        return None
+
+    def keep_outside(self, e: E.Expr, out: E.Expr) -> None:
+        """`e` simplified to `out`: in the outermost scope whose conditions do not bear on it, too."""
+        outer, mine, there = self._outer, self.marks(e), None
+        while outer is not None and not mine & outer[1]:
+            there, outer = outer[0], outer[2]
+        if there is not None:
+            there[id(e)] = out
 
     def under_not(self, cond: E.Expr, e: E.Expr) -> E.Expr:
         """`e` simplified where `cond` (simplified) does not hold; the opposite of a chain of conditions is not made for a constant's sake."""
@@ -187,6 +258,7 @@ class Scope(Facts):
             self._nonneg,
             self._true,
             self._subst,
+            self._outer,
         )
 
     def save(self, keep: bool = False) -> State:
@@ -199,6 +271,7 @@ class Scope(Facts):
             self._done, self._bounds, self._mods = dict(self._done), dict(self._bounds), dict(self._mods)
             self._proofs, self._known_about = dict(self._proofs), dict(self._known_about)
             self._inner = {}  # a variable that is bound here is not bound there
+            self._outer = None
         else:
             self.forget()
         return state
@@ -218,12 +291,14 @@ class Scope(Facts):
             self._nonneg,
             self._true,
             self._subst,
+            self._outer,
         ) = state
 
     def forget(self) -> None:
         """Drop what was derived from the scope."""
         self._done, self._bounds, self._mods = {}, {}, {}
         self._proofs, self._known_about, self._inner = {}, {}, {}
+        self._outer = None
 
     def assume(self, cond: E.Expr) -> None:
         """Let a canonical simplified condition hold from here on."""

@@ -87,6 +87,9 @@ class Simplifier(Scope):
         hit = self._done.get(k)
         if hit is not None:
             return hit
+        if self._outer is not None and (hit := self.found_outside(e)) is not None:
+            self._done[k] = hit
+            return hit
         t = type(e)
         if t is E.Var:
             out = self._var(e)
@@ -107,6 +110,8 @@ class Simplifier(Scope):
         self._done[k] = out
         if out is not e:
             self._done[id(out)] = out
+        if self._outer is not None:
+            self.keep_outside(e, out)
         return out
 
     def _var(self, e: E.Expr) -> E.Expr:
@@ -331,6 +336,7 @@ def _let(f: Simplifier, e: E.Let) -> E.Expr:
     if type(v) in (E.Var, E.IntImm, E.FloatImm):
         old = f._subst.get(id(e.var))
         f._subst[id(e.var)] = v
+        f._marks = {}
         f.forget()
         out = f.simp(e.body)
         if old is None:
@@ -340,7 +346,7 @@ def _let(f: Simplifier, e: E.Let) -> E.Expr:
         f.forget()
         return out
     if dtype_info(v.dtype).is_int and dtype_info(v.dtype).lanes == 1:
-        f._inner = {}
+        f._inner, f._outer = {}, None
         f._var_bounds[id(e.var)] = f.bound(v)
         if f.has_data(v):
             f._data[id(e.var)] = True

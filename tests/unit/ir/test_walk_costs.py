@@ -51,6 +51,34 @@ def test_a_statement_is_visited_after_what_stands_in_it() -> None:
     assert statements == [k for k in order if k in set(statements)]
 
 
+def test_choices_in_one_another_cost_no_more_than_the_square_of_their_number() -> None:
+    """What stands below a choice is simplified under its condition only where the condition bears on it."""
+
+    def calls(choices: int) -> int:
+        out: E.Expr = tec.var("x", "float32")
+        i = tec.var("i")
+        for k in range(choices):
+            a, b = tec.var(f"a{k}", "float32"), tec.var(f"b{k}", "float32")
+            out = E.Select(E.LT(a, b), E.Add(E.Cast("float32", E.Mod(i, E.IntImm(k + 2))), out), out)
+        return cost(lambda: Analyzer().simplify(out)).calls
+
+    assert calls(8) < 4.5 * calls(4)
+
+
+def test_conditions_that_bear_on_a_choice_still_do() -> None:
+    """A proof goes from a condition to what is asked by way of what is known of both."""
+    ana = Analyzer()
+    i, n, m = tec.var("i"), tec.var("n"), tec.var("m")
+    ana.add_constraint(n <= m)
+    x = tec.var("x", "float32")
+    e = E.Select(i < n, E.Select(i < m, x, E.FloatImm(0.0)), E.FloatImm(1.0))
+    assert str(ana.simplify(e)) == str(E.Select(i < n, x, E.FloatImm(1.0)))
+    j = tec.var("j")
+    ana.bind(j, i + 1)  # it stands for i
+    e = E.Select(i < n, E.Select(j <= m, x, E.FloatImm(0.0)), E.FloatImm(1.0))
+    assert str(ana.simplify(e)) == str(E.Select(i < n, x, E.FloatImm(1.0)))
+
+
 def test_a_sum_costs_as_much_as_it_has_terms() -> None:
     def calls(terms: int) -> int:
         total: E.Expr = E.IntImm(0)
