@@ -16,6 +16,7 @@ import onnx
 from tec import ImportModelError
 from tec.graph import Graph, Value
 from tec.graph.passes.mixed_precision import mixed_precision
+from tec.ops.registry import SizesMeet
 
 from . import (  # noqa: F401  (the converters register themselves)
     backend,
@@ -41,8 +42,9 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_trees,
 )
 from .describe import describe, operators
-from .importer import CONVERTERS, NeedsValue, SizeFollows, import_model, unsupported
-from .inputs import bind_shapes, input_info, with_size
+from .importer import CONVERTERS, NeedsValue, import_model, unsupported
+from .inputs import bind_shapes, input_info, with_equal
+from .maps import Maps
 from .quantization import quantize
 from .reader import load_model
 from .session import Session
@@ -58,8 +60,9 @@ def from_onnx(
 ) -> tuple[Graph, dict[str, Any]]:
     """The operator graph of an ONNX model, and its weights by name.
 
-    model: a path, bytes or a ModelProto. shape: {input: shape}, or {dimension's name: size}; needed where the model
-    leaves dimensions open that have no name. Those with a name and no size stay symbolic. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
+    model: a path, bytes or a ModelProto. shape: {input: shape}, or {dimension's name: size}. Dimensions without a size stay
+    symbolic; one without a name is called by its input and its place there, "x_0". Open sizes that a node needs equal are
+    one size. The rows of maps that ZipMap makes stay an array [rows, classes], in the order of its labels. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
     dtype: "float16" converts the network's arithmetic. state: {input: output} of what an input was in the run before; True: what the
     names say (`state.find_state`). The graph has it as `graph.state`. Raises ImportModelError.
     """
@@ -72,15 +75,16 @@ def from_onnx(
         try:
             graph, outputs = import_model(proto, bind_shapes(proto, given, found), frozen)
             break
-        except SizeFollows as known:
-            if known.name in given:
-                raise  # two nodes ask for two sizes
-            given = {k: with_size(v, known.name, known.size) for k, v in given.items()} | {known.name: known.size}
+        except SizesMeet as known:
+            more = with_equal(proto, given, known.pairs)
+            if more is None:
+                raise
+            given = more
+    outputs = [v.scores if isinstance(v, Maps) else v for v in outputs]
     for value, info in zip(outputs, proto.graph.output):
         if not isinstance(value, Value):
             raise ImportModelError(
-                f"output {info.name!r} is a map, a sequence or an optional",
-                hint="such models run through a session; skl2onnx leaves maps out with options={'zipmap': False}",
+                f"output {info.name!r} is a sequence or an optional", hint="such models run through tec_onnx.session"
             )
     graph.set_outputs(outputs, [o.name for o in proto.graph.output])
     graph.state = found

@@ -23,7 +23,7 @@ from tec.graph.fold_sizes import sizes_in
 from tec.graph.operators import run_op
 from tec.ops.dims import UndecidedSize, bind_hint, is_symbolic
 from tec.ops.guards import recording
-from tec.ops.registry import PACKED
+from tec.ops.registry import PACKED, SizesMeet
 
 from . import reader
 from .call import Call, Outputs, identifier
@@ -49,16 +49,6 @@ class NeedsValue(ImportModelError):
     def __init__(self, message: str, inputs: Sequence[str] = (), **more: Any):
         super().__init__(message, **more)
         self.inputs = tuple(inputs)
-
-
-class SizeFollows(ImportModelError):
-    """A size that the model leaves open can be one number alone, as its nodes say: the import begins again with it."""
-
-    def __init__(self, name: str, size: int, why: str):
-        super().__init__(
-            f"{why}: {name!r} can be {size} alone", hint=f"give it: shapes={{{name!r}: {size}}}", locate=False
-        )
-        self.name, self.size = name, size
 
 
 def onnx_op(*names: str, domain: str = "") -> Callable[[Converter], Converter]:
@@ -140,7 +130,7 @@ class Importer:
             raise NeedsValue(
                 f"{what or 'the shape of the network'} depends on the value of {which}",
                 names,
-                hint="make it constant (freeze), or run the model through a session, which compiles as values come",
+                hint="make it constant (freeze), or run the model through tec_onnx.session(model), which compiles as values come",
             )
         value.data = np.asarray(self.resolve(self.graph, value))
         return value.data
@@ -190,7 +180,7 @@ class Importer:
             call = Call(self, node, domain, scope, opsets, refs)
             try:
                 results = self.convert(call)
-            except (InternalError, SizeFollows):
+            except InternalError:
                 raise
             except TecError as e:
                 where = f"node {label(node)}"
@@ -198,6 +188,8 @@ class Importer:
                     raise
                 if isinstance(e, NeedsValue):
                     raise NeedsValue(f"{where}: {e.message}", e.inputs, hint=e.hint, locate=False) from e
+                if isinstance(e, SizesMeet):
+                    raise SizesMeet(f"{where}: {e.message}", e.pairs, hint=e.hint, locate=False) from e
                 kind = UndecidedSize if isinstance(e, UndecidedSize) else ImportModelError
                 raise kind(f"{where}: {e.message}", hint=e.hint or self.bind_hint(call), locate=False) from e
             except _MISFITS as e:

@@ -9,13 +9,18 @@ import onnx
 
 from tec import ImportModelError
 from tec.ops.dim_bounds import Empty
-from tec.ops.dims import Dim, Size, as_size
+from tec.ops.dims import Dim, Size, as_size, names_of
 from tec.ops.size_text import names_in, parse_size
 
 from . import reader
+from .call import identifier
+
+Entry = (
+    tuple[str, list[int | str | None]] | None
+)  # an input's type and dimensions: ints, names or None; None for what is no tensor
 
 
-def input_info(model: onnx.ModelProto) -> dict[str, tuple[str, list[int | str | None]] | None]:
+def input_info(model: onnx.ModelProto) -> dict[str, Entry]:
     """{name: (dtype, dims)} of the inputs that are no initializers; dims are ints, names or None; None for non-tensors."""
     given = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
     out: dict[str, tuple[str, list[int | str | None]] | None] = {}
@@ -35,6 +40,26 @@ def input_info(model: onnx.ModelProto) -> dict[str, tuple[str, list[int | str | 
     return out
 
 
+def _with_names(info: dict[str, Entry]) -> dict[str, Entry]:
+    """Dimensions without a name are called by their input and place: "x_0"."""
+    taken = {d for entry in info.values() if entry for d in entry[1] if isinstance(d, str)}
+
+    def name(base: str) -> str:
+        while base in taken:
+            base += "_"
+        taken.add(base)
+        return base
+
+    return {
+        k: entry and (entry[0], [name(f"{identifier(k)}_{n}") if _nameless(d) else d for n, d in enumerate(entry[1])])
+        for k, entry in info.items()
+    }
+
+
+def _nameless(d: int | str | None) -> bool:
+    return d is None or (isinstance(d, str) and not d.strip("? "))
+
+
 def bind_shapes(
     model: onnx.ModelProto, shapes: Mapping[str, Any] | None, state: Iterable[str] = ()
 ) -> dict[str, tuple[Size, ...]]:
@@ -44,8 +69,9 @@ def bind_shapes(
     number stay symbolic under that name; "past + seq" is the sum of two such sizes, where each is a dimension of some input. A name that only
     inputs in `state` have for a dimension may be 0.
     """
-    info = input_info(model)
+    info = _with_names(input_info(model))
     shapes = dict(shapes or {})
+    ranks_open = {i.name for i in model.graph.input if not i.type.tensor_type.HasField("shape")}
     dims: dict[str, Size] = {}
     alone = _alone(info, shapes, set(state))
     for name, given in list(shapes.items()):
@@ -63,6 +89,8 @@ def bind_shapes(
         if isinstance(given, (str, int)):
             raise ImportModelError(f"input {name!r}: the shape {given!r} is no tuple of sizes")
         given = shapes[name] = tuple(_size(name, n, alone) for n in given)
+        if name in ranks_open:
+            continue
         if len(entry[1]) != len(given):
             raise ImportModelError(
                 f"input {name!r} has {len(entry[1])} dimensions {entry[1]}, the shape given {len(given)}"
@@ -72,7 +100,7 @@ def bind_shapes(
                 raise ImportModelError(f"input {name!r}: shape {tuple(given)} has a negative dimension")
             if isinstance(d, int) and d != n:
                 raise ImportModelError(f"input {name!r} has shape {entry[1]}, not {tuple(given)}")
-            if isinstance(d, str) and d.strip("?") and not (names_in(d) and names_in(d) <= alone.keys()):
+            if isinstance(d, str) and not (names_in(d) and names_in(d) <= alone.keys()):
                 if dims.setdefault(d, n) != n:
                     raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
     out: dict[str, tuple[Size, ...]] = {}
@@ -82,20 +110,46 @@ def bind_shapes(
         if name in shapes:
             out[name] = shapes[name]
             continue
-        known = [d if isinstance(d, int) else _named(d, dims, alone) for d in entry[1]]
-        if any(n is None for n in known):
+        if name in ranks_open:
             raise ImportModelError(
-                f"input {name!r} has shape {entry[1]}: some dimensions are not known",
-                hint=f'give them, as sizes or as names that stay open: shapes={{"{name}": (...)}}',
+                f"the model does not say how many dimensions input {name!r} has",
+                hint=f'give its shape, of sizes or of names that stay open: shapes={{"{name}": (...)}}',
             )
-        out[name] = tuple(n for n in known if n is not None)
+        out[name] = tuple(d if isinstance(d, int) else _named(d, dims, alone) for d in entry[1] if d is not None)
     _known(out)
     return out
 
 
-def with_size(shape: Any, name: str, size: int) -> Any:
-    """A shape that a caller gave, with a number for a dimension's name."""
-    return tuple(size if d == name else d for d in shape) if isinstance(shape, (tuple, list)) else shape
+def with_equal(
+    model: onnx.ModelProto, shapes: Mapping[str, Any], pairs: Iterable[tuple[Size, Size]]
+) -> dict[str, Any] | None:
+    """The shapes that a caller gave, and for the first of `pairs` that has a name of a dimension alone what that name stands for, so that both are
+    equal; None where no pair has one, or where the name stands for something already.
+
+    Of two names the one that comes later in the model's inputs gives way. (Two sizes that broadcast may also be different, one of them 1. A run with such
+    inputs is refused, which tells of the size.)
+    """
+    own = {d: None for entry in _with_names(input_info(model)).values() if entry for d in entry[1]}
+    order = [*own, *(d for given in shapes.values() if isinstance(given, (tuple, list)) for d in given)]
+    for pair in pairs:
+        names = [n for n in pair if isinstance(n, Dim) and str(n) in n.names()]
+        for size in sorted(names, key=lambda n: order.index(str(n)) if str(n) in order else -1, reverse=True):
+            name, other = str(size), pair[0] if size == pair[1] else pair[1]
+            if name in shapes or name not in order or name in names_of([other]):
+                continue
+            value = str(other) if isinstance(other, Dim) else other
+            if isinstance(other, Dim) and str(other) not in other.names() and not names_in(str(other)):
+                continue  # a size that is no expression in text
+            more = {k: _replaced(v, name, value) for k, v in shapes.items()}
+            return more | {name: value} if name in own else more
+    return None
+
+
+def _replaced(given: Any, name: str, value: int | str) -> Any:
+    """What a caller gave for a shape or a name, with `value` for a dimension's name."""
+    if isinstance(given, (tuple, list)):
+        return tuple(value if d == name else d for d in given)
+    return value if given == name else given
 
 
 def _known(shapes: Mapping[str, tuple[Size, ...]]) -> None:
@@ -110,9 +164,7 @@ def _known(shapes: Mapping[str, tuple[Size, ...]]) -> None:
             )
 
 
-def _alone(
-    info: Mapping[str, tuple[str, list[int | str | None]] | None], shapes: Mapping[str, Any], state: set[str]
-) -> dict[str, Dim]:
+def _alone(info: Mapping[str, Entry], shapes: Mapping[str, Any], state: set[str]) -> dict[str, Dim]:
     """The sizes that some dimension of an input is, by name."""
     found: dict[str, set[bool]] = {}  # whether the inputs that have it are state
     for name, entry in info.items():
@@ -124,15 +176,13 @@ def _alone(
                 if isinstance(d, str) and not names_in(d):
                     found.setdefault(d, set()).add(name in state)
         for d in entry[1]:
-            if isinstance(d, str) and d.strip("?"):
+            if isinstance(d, str):
                 found.setdefault(d, set()).add(name in state)
     return {n: Dim(Empty(n)) if where == {True} else Dim(n) for n, where in found.items()}
 
 
-def _named(d: str | None, dims: Mapping[str, Size], alone: Mapping[str, Dim]) -> Size | None:
-    """The size of a dimension by its name; None for one without a name."""
-    if not d or not d.strip("?"):
-        return None
+def _named(d: str, dims: Mapping[str, Size], alone: Mapping[str, Dim]) -> Size:
+    """The size of a dimension by its name."""
     if d in dims:
         return dims[d]
     names = names_in(d)

@@ -18,9 +18,10 @@ from tec.graph.builders.attention import dequantize_cache, join_heads, quantize_
 from tec.graph.builders.norm import rms_norm
 from tec.graph.fold_sizes import sizes_in
 from tec.ops.dims import Dim, require
+from tec.ops.registry import unfit
 from tec.records import dataclass
 
-from .importer import Call, Outputs, SizeFollows, onnx_op
+from .importer import Call, Outputs, onnx_op
 from .ops_attention import MS, counted, heads_of
 
 _ORDER = {"q_order": (0, 2, 1, 3), "out_order": (0, 2, 1, 3)}  # queries and results lie as (batch, steps, heads, size)
@@ -51,7 +52,7 @@ _QUANTIZED = {"int8": 8, "uint8": 4, "float8_e4m3": 8}  # the types of quantized
 
 def _cache(c: Call, which: int, size: int) -> _Cache:
     """The cache of keys (which = 0) or values (1). A last dimension that the model leaves open, since exports for plain and packed caches share it, follows
-    from the heads: SizeFollows."""
+    from the heads: SizesMeet."""
     name, past = "kv"[which], c.get(3 + which)
     kind = c.attr(f"{name}_quant_type", "NONE")
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
@@ -78,13 +79,8 @@ def _cache(c: Call, which: int, size: int) -> _Cache:
         raise ImportModelError(f"GroupQueryAttention with a cache of {past.dtype} and {name}_quant_type 'NONE'")
     width = (size + 1) // 2 if bits == 4 else size
     if past is not None and past.shape[3] != width:
-        if (
-            isinstance(past.shape[3], Dim)
-            and len(past.shape[3].names()) == 1
-            and str(past.shape[3]) in past.shape[3].names()
-        ):
-            raise SizeFollows(str(past.shape[3]), width, f"heads of {size} features")
-        raise ImportModelError(f"GroupQueryAttention with heads of {size} features and a cache of {past.type}")
+        what = f"GroupQueryAttention with heads of {size} features and a cache of {past.type}"
+        raise unfit(what, (past.shape[3], width))
     return _Cache(past, scale, bits, size)
 
 

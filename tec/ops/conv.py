@@ -12,7 +12,7 @@ from .contraction import Contraction, Fold, Operand, piece_elems
 from .dims import Size, is_symbolic, is_zero, require
 from .layouts import Blocked, Layout, Place, plain, plain_weights
 from .matmul import accumulator
-from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape
+from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape, unfit
 from .windows import Windows, conv_out, image_sizes, spatial
 
 _LEAST_CHANNELS = 16  # of a product of a plain image: a fragment's; groups of fewer are computed together
@@ -59,7 +59,8 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     sx, sw, sy = _sizes((x.shape, w.shape), attrs)
     g = attrs["groups"]
     if sx["C"] != sw["I"] * g or sw["O"] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
-        raise fail(f"convolution of {x} by {w} in {g} groups: the channels do not fit")
+        what = f"convolution of {x} by {w} in {g} groups: the channels do not fit"
+        raise fail(what) if sw["O"] % g else unfit(what, (sx["C"], sw["I"] * g))
     if not all(require(1, "<=", sy[k], f"windows of {w} over {x}") for k in spatial(attrs)):
         raise fail(f"convolution of {x} by {w}: the window is larger than the padded input")
     made = "int32" if x.dtype in small else accumulator(x.dtype) if "float8" in x.dtype else x.dtype

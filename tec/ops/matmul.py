@@ -11,7 +11,18 @@ from ..ir.dtype import dtype_info
 from ..te import Tensor
 from .contraction import Contraction, Operand, piece_elems
 from .layouts import Layout
-from .registry import COMPLEX, SUMS, Attrs, TensorType, broadcast_index, broadcast_shapes, fail, register, static_shape
+from .registry import (
+    COMPLEX,
+    SUMS,
+    Attrs,
+    TensorType,
+    broadcast_index,
+    broadcast_shapes,
+    fail,
+    register,
+    static_shape,
+    unfit,
+)
 from .views import apply_steps, contiguous_run, viewed_type
 
 
@@ -35,7 +46,8 @@ def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     small = {"int8", "uint8"}
     if ka != kb or (a.dtype != b.dtype and not {a.dtype, b.dtype} <= small):
         why = f"{ka} columns meet {kb} rows" if ka != kb else f"{a.dtype} meets {b.dtype}"
-        raise fail(f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}")
+        what = f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}"
+        raise unfit(what, (ka, kb)) if ka != kb else fail(what)
     dtype = attrs.get("out_dtype") or ("int32" if a.dtype in small else a.dtype)
     return [TensorType(dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n))]
 

@@ -17,7 +17,7 @@ from ..errors import ImportModelError, one_line
 from ..ir import IntImm, build
 from ..records import dataclass
 from ..te import Tensor
-from .dims import Dim, UndecidedSize, names_of
+from .dims import Dim, Size, UndecidedSize, bind_hint, is_symbolic, names_of
 from .size_exprs import from_expr
 
 # How an operator's output element depends on its inputs, from what fuses easiest to what does not fuse:
@@ -166,8 +166,24 @@ def fail(message: str) -> ImportModelError:
     return ImportModelError(message)
 
 
-class UnequalSizes(UndecidedSize):
-    """Two symbolic sizes that have to be equal, and are not known to be."""
+class SizesMeet(UndecidedSize):
+    """Sizes that have to be equal, and are not known to be; `pairs` are these. A frontend may take them for one size."""
+
+    def __init__(self, message: str, pairs: Sequence[tuple[Size, Size]] = (), **more: Any):
+        super().__init__(message, **more)
+        self.pairs = list(pairs)
+
+
+class UnequalSizes(SizesMeet):
+    """Sizes of operands that lie side by side: some are one size of two forms."""
+
+
+def unfit(message: str, *pairs: tuple[Size, Size]) -> ImportModelError:
+    """What to raise for sizes that are not equal and have to be: a mistake, unless one of each unequal pair is symbolic."""
+    apart = [p for p in pairs if p[0] != p[1]]
+    return (
+        SizesMeet(message, apart, hint=bind_hint(*apart)) if apart and all(map(is_symbolic, apart)) else fail(message)
+    )
 
 
 def same_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -198,8 +214,15 @@ def _no_broadcast(shapes: Sequence[Sequence[int]], k: int, dims: set[int]) -> Im
         return fail(f"shapes {texts} do not broadcast: dimension {k} is {sorted(dims)}")
     return UnequalSizes(
         f"whether shapes {texts} broadcast is not known while sizes are symbolic: dimension {k} is {' and '.join(sorted(map(repr, dims)))}",
+        _pairs(dims),
         hint=f"bind {', '.join(map(one_line, open_names))} to numbers, or give equal dimensions one name: shapes={{input: (name, ...)}}",
     )
+
+
+def _pairs(sizes: Iterable[Size]) -> list[tuple[Size, Size]]:
+    """Each size with the first, which is a number where one of them is."""
+    first, *rest = sorted(sizes, key=lambda n: (isinstance(n, Dim), str(n)))
+    return [(first, n) for n in rest]
 
 
 def broadcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

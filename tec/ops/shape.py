@@ -162,7 +162,9 @@ def _no_concat(types: Sequence[TensorType], axis: int) -> ImportModelError:
     apart = [(a, b) for t in types for k, (a, b) in enumerate(zip(t.shape, first.shape)) if k != axis and a != b]
     if not all(is_symbolic(pair) for pair in apart):
         return fail(what)
-    return UnequalSizes(f"{what}: whether they fit is not known while sizes are symbolic", hint=bind_hint(*apart))
+    return UnequalSizes(
+        f"{what}: whether they fit is not known while sizes are symbolic", apart, hint=bind_hint(*apart)
+    )
 
 
 def _concat_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

@@ -73,7 +73,7 @@ MODELS = {
     "a function that calls itself": (
         lambda: model([helper.make_node("F", ["x"], ["y"], domain="my")], domains=("my",), functions=[helper.make_function(
             "my", "F", ["a"], ["b"], [helper.make_node("F", ["a"], ["b"], domain="my")], [helper.make_opsetid("my", 1)])]), "calls itself"),
-    "unknown dimensions": (lambda: one("Relu", "x", shapes={"x": ("n", None)}), "some dimensions are not known"),
+    "unknown number of dimensions": (lambda: one("Relu", "x", shapes={"x": None}), "does not say how many dimensions input 'x' has"),
     # shapes and types
     "shapes that do not broadcast": (lambda: one("Add", "x", "w", weights={"w": np.ones((2, 4), "f")}), "do not broadcast"),
     "types that do not mix": (lambda: one("Add", "x", "w", weights={"w": np.ones((2, 3), "i8")}), "different types"),

@@ -229,6 +229,30 @@ def test_sklearn(seed: int) -> None:
         np.testing.assert_allclose(chances, model.predict_proba(x), atol=1e-4)
 
 
+def test_maps_of_chances_are_an_array_in_a_compiled_network() -> None:
+    """ZipMap's rows keep the order of its labels; a session gives dicts."""
+    x, labels = np.array([[1, -1], [0.5, 2], [3, 0]], "float32"), [9, 3, 5]
+    scores = helper.make_node(
+        "LinearClassifier", ["x"], ["label", "p"], domain=ML, coefficients=[1.0, -1.0, 0.5, 0.25, -0.5, 1.5],
+        intercepts=[0.0, 0.5, 0.25], classlabels_ints=labels, post_transform="SOFTMAX")  # fmt: skip
+    zipped = helper.make_node("ZipMap", ["p"], ["z"], domain=ML, classlabels_int64s=labels)
+    maps = helper.make_sequence_type_proto(
+        helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    )
+    graph = helper.make_graph(
+        [scores, zipped], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])],
+        [helper.make_tensor_value_info("label", TensorProto.INT64, [None]), helper.make_value_info("z", maps)])  # fmt: skip
+    proto = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(ML, 3)], ir_version=9
+    )
+    label, chances = tec.compile(proto, "llvm").run({"x": x})
+    want = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(label, want[0])
+    np.testing.assert_allclose(chances, [[row[k] for k in labels] for row in want[1]], rtol=1e-5)
+    (_, rows), (_, wanted) = tec_onnx.session(proto).run({"x": x}), want
+    assert [sorted(r) for r in rows] == [sorted(r) for r in wanted]
+
+
 _NUMBERS = ("nearest", "voting", "calibrated", "means", "isolation", "linear SVC", "naive Bayes", "perceptron")
 
 

@@ -374,10 +374,78 @@ def test_levels_that_do_not_meet_are_refused_at_their_size():
         net.run({"x": np.zeros((1, 2, 6, 8), np.float32)})
 
 
-def test_joined_sizes_of_other_names_do_not_become_equal():
-    m = model("agraph (float[1,n] x, float[1,m] z) => (float[2,n] y) { y = Concat<axis=0>(x, z) }")
-    with pytest.raises(ImportModelError, match="whether they fit is not known"):
+@pytest.mark.parametrize("other", ["m", ""])
+@pytest.mark.parametrize(
+    ("node", "shapes", "feeds", "wrong"),
+    [
+        ("y = Concat<axis=0>(x, z)", "float[1,n] x, float[1,OTHER] z", [(1, 5), (1, 5)], (1, 4)),
+        ("y = Add(x, z)", "float[1,n] x, float[OTHER] z", [(1, 5), (5,)], (4,)),
+        ("y = MatMul(x, z)", "float[3,n] x, float[OTHER,2] z", [(3, 5), (5, 2)], (4, 2)),
+    ],
+)
+def test_open_sizes_that_a_node_needs_equal_are_one(other, node, shapes, feeds, wrong):
+    text = f"agraph ({shapes.replace('OTHER', other or 'q')}) => (float[a,b] y) {{ {node} }}"
+    m = model(text)
+    if not other:
+        for d in m.graph.input[1].type.tensor_type.shape.dim:
+            if d.dim_param:
+                d.ClearField("dim_param")
+    net = tec.compile(m, cache=False)
+    x, z = (rng.random(s, dtype=np.float32) for s in feeds)
+    want = ort.InferenceSession(model(text).SerializeToString()).run(None, {"x": x, "z": z})[0]
+    np.testing.assert_allclose(net.run({"x": x, "z": z})[0], want, rtol=1e-6)
+    with pytest.raises(ArgumentError, match="size n is 5 elsewhere and 4"):
+        net.run({"x": x, "z": np.zeros(wrong, np.float32)})
+
+
+def test_a_size_that_meets_a_number_is_that_number():
+    m = model("""agraph (float[n,c,h,w] x, float[total] z) => (float[a,b,e,d] y)
+        <float[4,3,1,1] k = {1,2,3,4,5,6,7,8,9,10,11,12}, float[4] more = {1,2,3,4}> {
+        r = Conv(x, k) s = Transpose<perm=[0,2,3,1]>(r) v = Add(z, more) y = Add(s, v)
+    }""")
+    net = tec.compile(m, cache=False)
+    assert [i["shape"][1:] for i in net.inputs] == [[3, "h", "w"], []]
+    assert net.inputs[1]["shape"] == [4]
+    feeds = {"x": rng.random((2, 3, 5, 6), dtype=np.float32), "z": rng.random(4, dtype=np.float32)}
+    np.testing.assert_allclose(
+        net.run(feeds)[0], ort.InferenceSession(m.SerializeToString()).run(None, feeds)[0], rtol=1e-5
+    )
+
+
+def test_a_total_is_the_sum_that_it_meets():
+    m = model("""agraph (float[past,4] cache, float[seq,4] x, float[total,4] mask) => (float[a,4] y) {
+        both = Concat<axis=0>(cache, x) y = Add(both, mask)
+    }""")
+    net = tec.compile(m, cache=False)
+    feeds = {n: rng.random((k, 4), dtype=np.float32) for n, k in (("cache", 3), ("x", 2), ("mask", 5))}
+    np.testing.assert_array_equal(net.run(feeds)[0], np.concatenate([feeds["cache"], feeds["x"]]) + feeds["mask"])
+    with pytest.raises(ArgumentError, match="mask"):
+        net.run({**feeds, "mask": feeds["mask"][:4]})
+
+
+def test_dimensions_without_a_name_are_called_by_input_and_place():
+    m = model("agraph (float[a,b,3] x, float[x_0] z) => (float[p,q,3] y, float[r] w) { y = Relu(x) w = Neg(z) }")
+    for d in m.graph.input[0].type.tensor_type.shape.dim[:2]:
+        d.ClearField("dim_param")
+    net = tec.compile(m, cache=False)
+    assert [i["shape"] for i in net.inputs] == [
+        ["x_0_", "x_1", 3],
+        ["x_0"],
+    ]  # "x_0" is the model's own name for another
+    x = rng.random((4, 5, 3), dtype=np.float32) - 0.5
+    np.testing.assert_array_equal(net.run({"x": x, "z": x[0, 0]})[0], np.maximum(x, 0))
+    assert tec.compile(m, shapes={"x_1": 7}, cache=False).inputs[0]["shape"] == ["x_0_", 7, 3]
+
+
+def test_an_input_of_any_rank_needs_its_shape():
+    m = model("agraph (float[n] x) => (float[m] y) { y = Relu(x) }")
+    m.graph.input[0].type.tensor_type.ClearField("shape")
+    m.graph.output[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(ImportModelError, match="how many dimensions input 'x' has") as error:
         tec.compile(m, cache=False)
+    assert 'shapes={"x": (...)}' in error.value.hint
+    net = tec.compile(m, shapes={"x": ("n", 2)}, cache=False)
+    np.testing.assert_array_equal(net.run({"x": np.ones((3, 2), np.float32)})[0], np.ones((3, 2)))
 
 
 def test_dimensions_of_other_names_do_not_become_equal():

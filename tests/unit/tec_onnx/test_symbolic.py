@@ -63,9 +63,6 @@ def test_sizes_that_do_not_fit_are_refused():
 
 def test_names_may_be_given_and_bound():
     text = "g (float[N, 4] x, float[M, 4] z) => (float[N, 4] y) { y = Add(x, z) }"
-    with pytest.raises(ImportModelError, match="broadcast is not known while sizes are symbolic") as error:
-        compiled(text)
-    assert "one name" in error.value.hint
     net, graph = compiled(text, shape={"M": "N"})
     check(net, graph, {"x": data(5, 4), "z": data(5, 4)})
     net, graph = compiled(text, shape={"x": ("k", 4), "z": (1, 4)})
@@ -178,7 +175,7 @@ def test_images_of_any_size(target):
     ("text", "what"),
     [
         ("g (float[n, 4] x) => (float[m] y) { s = Constant<value_ints=[5, 4]>() y = Reshape(x, s) }", "Reshape"),
-        ("g (float[n, 4] x, float[7, 4] z) => (float[m] y) { y = Add(x, z) }", "Add"),
+        ("g (float[n, 4] x, float[4, 8] z) => (float[m] y) { t = Flatten<axis=0>(x) y = Add(t, z) }", "Add"),
         ("g (float[n, 4] x) => (int64[m, k] y) { y = NonZero(x) }", "NonZero"),
         (
             "g (float[n, 1, 4] x, float[1, 8, 4] w, float[1, 8, 2] r) => (float[m] y) { y = RNN<hidden_size=8>(x, w, r) }",
@@ -190,7 +187,7 @@ def test_what_stays_undecided_is_refused_with_the_node_and_the_name(text, what):
     with pytest.raises(ImportModelError, match=rf"\({what}\)") as error:
         tec_onnx.from_onnx(parse_model(HEAD + text))
     assert what == "NonZero" or "shapes={" in error.value.hint
-    bound = {"n": 7 if what == "Add" else 6}
+    bound = {"n": 2 if what == "Add" else 6}
     if what in ("Add", "RNN"):
         tec_onnx.from_onnx(parse_model(HEAD + text.replace("[1, 8, 2]", "[1, 8, 8]")), shape=bound)
 
