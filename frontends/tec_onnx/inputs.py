@@ -15,9 +15,8 @@ from tec.ops.size_text import names_in, parse_size
 from . import reader
 from .call import identifier
 
-Entry = (
-    tuple[str, list[int | str | None]] | None
-)  # an input's type and dimensions: ints, names or None; None for what is no tensor
+# An input's type and dimensions, which are ints, names or None; None for what is no tensor.
+Entry = tuple[str, list[int | str | None]] | None
 
 
 def input_info(model: onnx.ModelProto) -> dict[str, Entry]:

@@ -14,6 +14,7 @@ from tec.graph.builders.conv import conv_transpose as transposed
 from tec.graph.builders.matmul import determinant
 from tec.graph.builders.matmul import matmul as product
 from tec.graph.builders.reduce import p_norm
+from tec.ops.registry import unfit
 
 from .importer import Call, Outputs, onnx_op
 
@@ -49,7 +50,7 @@ def convolution(c: Call, x: Value, w: Value, bias: Value | None = None) -> Value
         raise ImportModelError(f"convolution of {x.type} by {w.type}")
     kernel = c.attr("kernel_shape")
     if kernel is not None and tuple(kernel) != w.shape[2:]:
-        raise ImportModelError(f"kernel_shape {kernel}, weights {w.type}")
+        raise unfit(f"kernel_shape {kernel}, weights {w.type}", *zip(w.shape[2:], kernel))
     strides, dilations = _spatial(c, nd, "strides"), _spatial(c, nd, "dilations")
     before, after = window_pads(c, x.shape[2:], w.shape[2:], strides, dilations)
     y = c.op(

@@ -14,7 +14,7 @@ from tec.graph.builders import axis_of
 from tec.graph.builders.slices import symbolic_slice
 from tec.graph.fold_sizes import fraction_of
 from tec.ops.dims import Dim, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, require
-from tec.ops.registry import broadcast_shapes
+from tec.ops.registry import broadcast_shapes, unfit
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
@@ -166,7 +166,7 @@ def squeeze(c: Call) -> Value:
         chosen = [axis_of(a, x.ndim) for a in axes]
     for a in chosen:
         if x.shape[a] != 1:
-            raise ImportModelError(f"dimension {a} of {x.type} is not 1")
+            raise unfit(f"dimension {a} of {x.type} is not 1", (x.shape[a], 1))
     return _reshaped(c, x, [n for k, n in enumerate(x.shape) if k not in chosen])
 
 
@@ -357,7 +357,12 @@ def scatter_elements(c: Call) -> Value:
 
 @onnx_op("ScatterND")
 def scatter_nd(c: Call) -> Value:
-    return c.op("scatter_nd", c[0], c[1], c[2], reduction=c.attr("reduction", "none"))
+    x, index, update = c[0], c[1], c[2]
+    if index.ndim and is_symbolic(index.shape[-1]):
+        # How many dimensions an index names follows from what is left of them in the updates.
+        named = x.ndim + index.ndim - 1 - update.ndim
+        raise unfit(f"ScatterND of {update.type} by {index.type} into {x.type}", (index.shape[-1], named))
+    return c.op("scatter_nd", x, index, update, reduction=c.attr("reduction", "none"))
 
 
 @onnx_op("TensorScatter")

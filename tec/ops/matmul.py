@@ -146,7 +146,7 @@ def _einsum_sizes(shapes: Sequence[Sequence[int]], labels: list[list[str]], equa
         for n, x in zip(shape, term):
             have = sizes.get(x, 1)
             if have != n and 1 not in (have, n):
-                raise fail(f"einsum {equation!r}: dimension {x} is {have} and {n}")
+                raise unfit(f"einsum {equation!r}: dimension {x} is {have} and {n}", (have, n))
             sizes[x] = n if have == 1 else have
     return sizes
 

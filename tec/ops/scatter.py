@@ -17,7 +17,7 @@ import numpy as np
 from .. import te
 from ..te import Tensor
 from .forms import Form, carry
-from .registry import INDEXED, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import INDEXED, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape, unfit
 
 
 def place_of(index: Any, n: int) -> Any:
@@ -40,10 +40,16 @@ def _scatter_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
         raise fail(f"scatter of {update} into {x}")
     if "axis" in attrs:
         normalize_axis(attrs["axis"], x.ndim)
-        if index.shape != update.shape or index.ndim != x.ndim:
-            raise fail(f"scatter into {x}: index {index}, updates {update}")
-    elif update.shape != index.shape[:-1] + x.shape[index.shape[-1] :]:
-        raise fail(f"scatter_nd into {x}: index {index}, updates {update}")
+        what, wanted = f"scatter into {x}: index {index}, updates {update}", index.shape
+        if index.ndim != x.ndim:
+            raise fail(what)
+    else:
+        what = f"scatter_nd into {x}: index {index}, updates {update}"
+        wanted = index.shape[:-1] + x.shape[index.shape[-1] :]
+    if update.ndim != len(wanted):
+        raise fail(what)
+    if update.shape != wanted:
+        raise unfit(what, *zip(wanted, update.shape))
     return [x]
 
 
