@@ -23,7 +23,7 @@ prelu_broadcast reduce_l2_do_not_keepdims_example reduce_mean_keepdims_example r
 shape_example size softmax_axis_0 split_equal_parts_2d squeeze tile top_k transpose_all_permutations_2 where_example""".split()
 
 # Indices that may be fewer than elements, and a split into unequal parts.
-REFUSED = {("nllloss_NC", False), ("split_equal_parts_2d", True)}
+REFUSED = {("nllloss_NC", False), ("nllloss_NC", True), ("split_equal_parts_2d", True)}
 
 
 def arrays(case: Any) -> tuple[Any, dict[str, Any], list[Any]]:
