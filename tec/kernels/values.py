@@ -94,7 +94,7 @@ class Array:
     @property
     def adjacent(self) -> bool:
         """Whether neighbours along the last dimension are neighbours along the buffer's."""
-        last = self.taken[-1] if len(self.taken) == len(self.buffer.shape) else None
+        last = self.taken[-1] if self.taken and len(self.taken) == len(self.buffer.shape) else None
         return last is None or (isinstance(last, Span) and last.step == 1)
 
     @property

@@ -514,3 +514,12 @@ def test_no_source() -> None:
     exec("def f(x):\n    x[0] = 1", space)
     with pytest.raises(tec.KernelError, match="is not at hand"):
         tec.kernel(space["f"])[1, 1](np.zeros(1, np.float32))
+
+
+def test_a_vector_of_an_array_without_dimensions() -> None:
+    @tec.kernel
+    def store(a: Any) -> None:
+        tec.vstore(a, 0, tec.vector(1.0, 2.0))
+
+    with pytest.raises(tec.TecError, match="a has 0 dimensions, and 1 index"):
+        store[1, 1](np.zeros((), np.float32))

@@ -54,8 +54,10 @@ def drawn_trees(rng: np.random.Generator) -> dict[str, list[Any]]:
             k, depth = todo.pop()
             leaf = depth >= rng.integers(1, 6)
             yes, no = (0, 0) if leaf else (used, used + 1)
-            values = (tree, k, int(rng.integers(FEATURES)), float(rng.integers(-2, 3)),
-                      "LEAF" if leaf else str(rng.choice(MODES)), yes, no, int(rng.integers(2)))  # fmt: skip
+            mode, tracks = "LEAF" if leaf else str(rng.choice(MODES)), int(rng.integers(2))
+            # A missing value differs from all: ONNX Runtime takes the true branch then, whatever the node says of missing values.
+            tracks = 1 if mode == "BRANCH_NEQ" else tracks
+            values = (tree, k, int(rng.integers(FEATURES)), float(rng.integers(-2, 3)), mode, yes, no, tracks)
             for column, v in zip(nodes.values(), values):
                 column.append(v)
             if leaf:
