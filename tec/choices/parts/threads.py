@@ -7,6 +7,7 @@ from typing import Any
 from ...ir import IterVar
 from ...schedule import Schedule, Stage
 from ...te import ComputeOp, indexdiv, indexmod, thread_axis
+from ...te import min as minimum
 from ...te.like import Index
 from ..group import const_shape, size_of
 from .lines import row_axes
@@ -26,10 +27,12 @@ def neighbours_on_a_die(stage: Stage, block: IterVar, groups: int | None, dies: 
 
 
 def neighbour_on_a_die(group: Index, groups: int, dies: int) -> Any:
-    """The same of a work-group's number, in forms written as loops."""
-    if dies == 1 or groups % dies:
+    """The same of a work-group's number, in forms written as loops, where the first dies get one more than the others."""
+    if dies == 1:
         return group
-    return indexmod(group, dies) * (groups // dies) + indexdiv(group, dies)
+    each, more = divmod(groups, dies)
+    die = indexmod(group, dies)
+    return die * each + (minimum(die, more) if more else 0) + indexdiv(group, dies)
 
 
 def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:

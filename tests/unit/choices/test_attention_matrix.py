@@ -129,6 +129,31 @@ def test_tiles_of_the_same_keys_run_on_one_die(splits):
     )
 
 
+def test_tiles_of_keys_that_dies_do_not_divide():
+    """Three key heads, each for two heads by three tiles and three splits of keys: 54 work-groups on eight dies."""
+    check("gfx942", {}, {}, (1, 6, 3, 40, 150, 32, 32), checks="race,init", waves=1, rows=16, keys=32, splits=3)
+
+
+def _space(sizes, chip):
+    g = build({}, {}, sizes, "float16")
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    return next(s for s in spaces(made, f"rocm -mcpu={chip}") if isinstance(s, MatrixAttention))
+
+
+def test_the_price_knows_what_reads_of_shared_memory_hold_up():
+    """Microseconds of the time model of an MI355X: 12 heads of 792 queries by 10,798 keys of 128."""
+    space = _space((1, 12, 12, 792, 10798, 128, 128), "gfx950")
+    modelled = {(4, 16, 128, "16x16", 3): 103.7, (8, 32, 128, "32x32", 5): 88.9, (4, 32, 64, "32x32", 6): 77.2}
+    priced = {}
+    for key, us in modelled.items():
+        waves, rows, keys, unit, splits = key
+        choice = space.choice(waves=waves, rows=rows, keys=keys, unit=unit, splits=splits, stages=1, hold=True)
+        priced[key] = space.cost(choice).seconds * 1e6
+        assert 0.7 <= priced[key] / us <= 1.3
+    assert min(priced, key=lambda k: priced[k]) == (4, 32, 64, "32x32", 6)
+
+
 def test_every_operand_in_another_order():
     orders = {"q_order": (0, 2, 1, 3), "k_order": (1, 0, 3, 2), "v_order": (3, 2, 1, 0), "out_order": (0, 2, 1, 3)}
     check("gfx942", orders, {}, (1, 2, 2, 40, 70, 32, 32), waves=1)

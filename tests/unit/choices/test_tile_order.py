@@ -8,6 +8,7 @@ import pytest
 import tec
 from tec.choices import spaces
 from tec.choices.families.products import tile_order
+from tec.choices.parts.threads import neighbour_on_a_die
 from tec.ops.registry import TensorType, get_op
 
 MI300X = tec.Target("rocm -mcpu=gfx942")
@@ -45,6 +46,13 @@ def test_runs_of_tiles_that_dies_do_not_divide(batch, more):
     f(tec.nd.array(a, dev), tec.nd.array(b, dev), out)
     want = a.astype("f8") @ b.astype("f8")
     assert np.abs(out.numpy() - want).max() <= 2e-3 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(("groups", "dies"), [(18, 8), (24, 8), (5, 8), (11, 4), (7, 1)])
+def test_each_die_has_neighbours(groups, dies):
+    """The work-groups that are dealt to a die, one after another, are neighbours, also where dies get different numbers of them."""
+    dealt = [[neighbour_on_a_die(g, groups, dies) for g in range(die, groups, dies)] for die in range(dies)]
+    assert [g for some in dealt for g in some] == list(range(groups))
 
 
 def test_few_rows_of_tiles_by_many_columns_go_by_dies():

@@ -19,6 +19,7 @@ from ....target import Target
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...parts import loops
+from ...parts.threads import neighbour_on_a_die
 from .kernel import Kernel
 from .softmax import joined
 
@@ -153,19 +154,18 @@ class Grid:
         return z, y, te.indexmod(x, self.splits), te.indexdiv(x, self.splits)
 
     def _dealt(self, tiles: Any) -> tuple[Any, Any, Any, Any] | None:
-        """The same with all that read the same keys on one die, one after another: its L2 keeps what the first has brought. None where the dies would get different numbers of
-        them, or nothing is read twice."""
+        """The same with all that read the same keys on one die, one after another: its L2 keeps what the first has brought. None where nothing is read twice."""
         g, ib = self.k.g, self.k.ib
         shared = 1 if self.folded else g.group
         if self.dies == 1 or not all(isinstance(n, int) for n in (tiles, shared, self.heads, g.batch)):
             return None
         members, lines = tiles * shared, g.batch * (self.heads // shared) * self.splits
-        if members == 1 or lines % self.dies:
+        if members == 1:
             return None
         block = te.thread_axis("blockIdx.x")
         ib.scope_attr(block, "thread_extent", members * lines)
-        turn = te.indexdiv(block.var, self.dies)
-        line = ib.let("line", te.indexdiv(turn, members) * self.dies + te.indexmod(block.var, self.dies))
+        turn = ib.let("turn", neighbour_on_a_die(block.var, members * lines, self.dies))
+        line = ib.let("line", te.indexdiv(turn, members))
         member = ib.let("member", te.indexmod(turn, members))
         split, of_all, key_heads = te.indexmod(line, self.splits), te.indexdiv(line, self.splits), self.heads // shared
         head = ib.let("head", te.indexmod(of_all, key_heads) * shared + te.indexdiv(member, tiles))

@@ -169,10 +169,15 @@ class MatrixAttention(SplitAttention):
         idle = chip.simds / min(chip.simds, resident)
         matrix, vector = matrix * idle, vector * idle
         alone = resident < 2 * waves  # no other work-group works while this one waits
+        beside = max(1, min(resident // waves, -(-groups // machine.units)))  # work-groups of a unit at once
         clocks = max(matrix, vector, lds) if resident >= 2 * chip.simds else max(matrix + vector, lds)
         if self.is_wide:
             # A key's read that a second wavefront does not hide.
-            clocks = max(clocks, matrix + self.figures["read_clocks"] * reads / choice["waves"] / (wave * PIECE_BYTES))
+            clocks = max(clocks, matrix + self.figures["read_clocks"] * reads / waves / (wave * PIECE_BYTES))
+        if "waited_reads" in self.figures:
+            there, alone = beside * waves, beside == 1
+            matrix, vector = (x * min(chip.simds, resident) / min(chip.simds, there) for x in (matrix, vector))
+            clocks = max(clocks, self._held_up(choice, matrix, vector, lds, there))
         clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
             1, resident // waves
         )
@@ -181,18 +186,53 @@ class MatrixAttention(SplitAttention):
             # Nothing is done while the first keys are asked for, which takes the longer the fewer threads a work-group has.
             pieces = choice["keys"] * (size + value_size) * bytes_ / PIECE_BYTES
             begin += _COPY * pieces / (wave * min(waves, chip.simds))
-        rounds: float = -(-groups // machine.units)
-        if self._is_uneven(choice):
-            rounds = max(1.0, groups / machine.units / 2)
-        seconds = rounds * (steps * clocks + begin) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
-        if machine.priced_by_model:
-            # Each step waits for keys and values that were asked for a step ago; of the work-groups of a unit that are there at once all wait together.
-            seconds += math.ceil(rounds / max(1, resident // waves)) * steps * latency_ns(machine, "memory") * 1e-9
+        pipes = (matrix / clocks, vector / clocks)
+        seconds = self._rounds_seconds(choice, groups, steps, clocks, begin, max(1, resident // waves), pipes)
         if choice["splits"] > 1 and machine.priced_by_model:
             # What work-groups leave in float32 and the second kernel reads.
             parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)
             seconds += parts / (level_gbps(machine, "memory") * 1e9)
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_seconds, "matrix")
+
+    def _held_up(self, choice: Choice, matrix: float, vector: float, lds: float, there: int) -> float:
+        """Clocks of a step where products wait for reads of shared memory, of so many wavefronts a unit: LLVM reads an operand where its product is, so that reads hide nothing;
+        and of one wavefront a SIMD products and weights do not hide each other."""
+        machine, chip = self.target.machine, self.target.chip
+        size, value_size = sizes(self.units[choice["unit"]], self.g)
+        work = max(matrix, vector) if there >= 2 * chip.simds else matrix + vector
+        l2_bytes = level_gbps(machine, "L2") * 1e3 / machine.units / machine.clock_mhz  # a clock of a unit
+        moved: float = choice["keys"] * (size + value_size) * dtype_info(self.dtype).bytes / l2_bytes
+        return max(work + self.figures["waited_reads"] * lds, moved)
+
+    def _rounds_seconds(
+        self,
+        choice: Choice,
+        groups: int,
+        steps: int,
+        clocks: float,
+        begin: float,
+        held: int,
+        pipes: tuple[float, float],
+    ) -> float:
+        """Of all rounds of work-groups, of which a unit holds so many. pipes: shares of a step in which the matrix and the vector pipes are busy."""
+        machine, waits = self.target.machine, "waited_reads" in self.figures
+        rounds: float = -(-groups // machine.units)
+        together = min(held, rounds)
+        if self._is_uneven(choice):
+            rounds = max(1.0, groups / machine.units / 2)
+        mhz: float = machine.matrix_clock(self.dtype) or machine.clock_mhz
+        if waits:
+            full = groups / machine.units / math.ceil(rounds)  # of the units
+            mhz = machine.held_mhz(self.dtype, full * pipes[0], full * pipes[1] / 2)
+        seconds = rounds * (steps * clocks + begin) / mhz * 1e-6
+        if machine.priced_by_model:
+            # Each step waits for keys and values that were asked for a step ago; of the work-groups of a unit that are there at once all wait together.
+            wait = latency_ns(machine, "memory") * 1e-9
+            if waits:
+                # But for what others do meanwhile, and half of what the step itself does: LLVM asks in its middle.
+                wait = max(0.0, wait - (together - 0.5) * clocks / mhz * 1e-6)
+            seconds += math.ceil(rounds / held) * steps * wait
+        return seconds
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
