@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..graph import Graph, Value
 from ..graph.builders import Builder
 from ..graph.compiler import compile_graph
@@ -23,7 +22,7 @@ from ..ops.dims import Dim
 from ..runtime.arrays.ndarray import array
 from ..runtime.devices.stream import Stream
 from ..runtime.networks.rounds import Rounds
-from .sampling import Sampling
+from .sampling import Sampling, no_numbers
 
 if TYPE_CHECKING:
     from .model import LanguageModel
@@ -164,9 +163,7 @@ def write(
                 found = chooser.read(k)
                 lm.ids.append(token)
                 if found < 0:
-                    raise ArgumentError(
-                        "the model's logits are no numbers", hint="a range that float16 has not: try --dtype float32"
-                    )
+                    raise no_numbers()
                 token, done = found, done + 1
                 yield found
     finally:

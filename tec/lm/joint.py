@@ -6,9 +6,10 @@ In: pieces of texts, each with its tokens, its place and the blocks of its text.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +29,7 @@ _POOL_SHARE = 4  # a pool takes no more than this part of the free memory, where
 _LONG = 2048  # tokens of a text that a pool has room for in each slot, where nothing says
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Some tokens of a text: the place of the first, the text's blocks, which have room for all, and behind how many of the last ones logits are wanted. Where they
     are wanted behind each, each attends as a text's only new token does."""
 
@@ -41,6 +41,28 @@ class Piece:
     @property
     def is_single(self) -> bool:
         return len(self.tokens) in (1, self.wanted)
+
+
+class Rows:
+    """The logits of the rows that were wanted, [rows, vocabulary], in NumPy or on a device, from which a row is read when somebody asks for it. likeliest: the token of each
+    row, -1 where logits are no numbers, if it is known."""
+
+    def __init__(self, logits: Any, likeliest: Sequence[int] | None = None):
+        self._logits, self._likeliest = logits, likeliest
+
+    @cached_property
+    def likeliest(self) -> Sequence[int]:
+        """The likeliest token of each row, of equals the first; -1 where logits are no numbers."""
+        if self._likeliest is not None:
+            return self._likeliest
+        x = self._logits
+        best = x.argmax(1)  # of what is no number the first
+        found: list[int] = np.where(np.isfinite(np.take_along_axis(x, best[:, None], 1)[:, 0]), best, -1).tolist()
+        return found
+
+    def __getitem__(self, row: int) -> Any:
+        found = self._logits[row]
+        return found.numpy() if isinstance(found, NDArray) else found
 
 
 class PagedModel:
@@ -94,11 +116,24 @@ class PagedModel:
         """Logits float32 [rows that are wanted, vocabulary], by one run. Raises ArgumentError where a place is beyond what the model has learned."""
         return self._executor.run(self.inputs(pieces))[0].numpy()
 
+    def start(self, pieces: Sequence[Piece]) -> Callable[[], Rows]:
+        """The same, which returns at once: with a function that waits for the rows."""
+        job = self._executor.launch(self.inputs(pieces))
+
+        def rows() -> Rows:
+            logits, *likeliest = job.sync()
+            if likeliest:
+                return Rows(logits, likeliest[0].numpy().tolist())
+            return Rows(logits.numpy())
+
+        return rows
+
     def inputs(self, pieces: Sequence[Piece]) -> dict[str, Any]:
         """What the network takes for some pieces."""
         made = network_inputs(pieces, self.block)
         tokens = [t for p in pieces for t in p.tokens]
-        return {**self._lm.rows_at(tokens, made["places"].astype(np.int64).tolist()), **made}
+        places = [at for p in pieces for at in range(p.first, p.first + len(p.tokens))]
+        return {**self._lm.rows_at(tokens, places), **made}
 
     def copy(self, source: int, target: int) -> None:
         """A block becomes what another one is."""
@@ -115,32 +150,33 @@ class PagedModel:
 
 def network_inputs(pieces: Sequence[Piece], block: int) -> dict[str, Any]:
     """What a network takes for some pieces beside the rows of its tables, by the names of `lm.paged`. block: tokens of a block."""
-    counts = np.array([len(p.tokens) for p in pieces])
-    ends = np.cumsum(counts)
-    begins = ends - counts
-    single = [(k, j) for k, p in enumerate(pieces) if p.is_single for j in range(len(p.tokens))]
+    counts = [len(p.tokens) for p in pieces]
+    begins = [0, *accumulate(counts)]
+    single = [(k, j) for k, p in enumerate(pieces) if p.is_single for j in range(counts[k])]
     long = [k for k, p in enumerate(pieces) if not p.is_single]
-    longest = int(counts[long].max(initial=0))
+    longest = max((counts[k] for k in long), default=0)
     # A row that is not there is row 0 once more: nobody reads what it attends to.
-    rows, order = np.zeros((len(long), longest), np.int64), np.zeros(int(ends[-1]), np.int64)
+    rows, order = np.zeros((len(long), longest), np.int64), np.zeros(begins[-1], np.int64)
+    places, slots = np.empty(begins[-1], np.float32), np.empty(begins[-1], np.int64)
     alone = np.array([begins[k] + j for k, j in single], np.int64)
     order[alone] = np.arange(len(single))
-    for k, one in enumerate(long):
-        rows[k, : counts[one]] = np.arange(begins[one], ends[one])
-        order[begins[one] : ends[one]] = len(single) + k * longest + np.arange(counts[one])
-    wanted = [int(ends[k]) - j for k, p in enumerate(pieces) for j in range(p.wanted, 0, -1)]
+    starts = [pieces[k].first + j for k, j in single]
+    # Numbers of Python's: arrays of one element take longer.
+    places[alone] = starts
+    slots[alone] = [pieces[k].blocks[at // block] * block + at % block for (k, _), at in zip(single, starts)]
+    for n, k in enumerate(long):
+        one, part = pieces[k], slice(begins[k], begins[k + 1])
+        rows[n, : counts[k]] = np.arange(begins[k], begins[k + 1])
+        order[part] = len(single) + n * longest + np.arange(counts[k])
+        at = np.arange(one.first, one.first + counts[k])
+        places[part], slots[part] = at, np.asarray(one.blocks, np.int64)[at // block] * block + at % block
+    wanted = [end - j for end, p in zip(begins[1:], pieces) for j in range(p.wanted, 0, -1)]
     return {
-        "places": np.concatenate([np.arange(p.first, p.first + n, dtype=np.float32) for p, n in zip(pieces, counts)]),
-        "slots": np.concatenate([_slots(p, block) for p in pieces]), "order": order,
-        "single_rows": alone, "single_starts": np.array([pieces[k].first + j for k, j in single], np.int64), "single_tables": _tables(pieces, [k for k, _ in single]),
+        "places": places, "slots": slots, "order": order,
+        "single_rows": alone, "single_starts": np.array(starts, np.int64), "single_tables": _tables(pieces, [k for k, _ in single]),
         "chunk_rows": rows, "chunk_starts": np.array([pieces[k].first for k in long], np.int64), "chunk_tables": _tables(pieces, long),
         "wanted": np.array(wanted or [0], np.int64),
     }  # fmt: skip
-
-
-def _slots(piece: Piece, block: int) -> Any:
-    places = np.arange(piece.first, piece.first + len(piece.tokens))
-    return np.asarray(piece.blocks, np.int64)[places // block] * block + places % block
 
 
 def _tables(pieces: Sequence[Piece], some: Sequence[int]) -> Any:

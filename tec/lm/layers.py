@@ -355,11 +355,12 @@ class Layers:
         """Features as a result, in float32."""
         return self.b.cast(x, "float32")
 
-    def finish(self, logits: Value) -> Graph:
-        """The graph, whose outputs are the logits and what the caches become. ImportModelError where the checkpoint has layers that the configuration has not."""
+    def finish(self, logits: Value, **more: Value) -> Graph:
+        """The graph, whose outputs are the logits, what the caches become, and `more` by its names. ImportModelError where the checkpoint has layers that the configuration has
+        not."""
         self._check_layers()
         names = [name.replace("past.", "present.", 1) for name, _ in self._caches]
-        self.graph.set_outputs([logits, *(v for _, v in self._caches)], ["logits", *names])
+        self.graph.set_outputs([logits, *(v for _, v in self._caches), *more.values()], ["logits", *names, *more])
         self.graph.state = {name: made for (name, _), made in zip(self._caches, names)}
         return self.graph
 

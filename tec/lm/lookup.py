@@ -29,13 +29,15 @@ _PLACES = {
         "model.decoder.embed_positions.weight",
     )
 }
+# Formats that are a type of NumPy's.
+_PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class Lookup:
-    """Makes a graph's inputs of tokens. `tables`: by the inputs' names. offset: the row of a text's first place. Raises ImportModelError where a checkpoint has no table of its tokens."""
+    """Makes a graph's inputs of tokens. `tables`: by the inputs' names. offset: the row of a text's first place. kind: NumPy's type of the rows. Raises ImportModelError where a checkpoint has no table of its tokens."""
 
-    def __init__(self, tensors: Mapping[str, PackedTensor], offset: int = 0):
-        self.offset = offset
+    def __init__(self, tensors: Mapping[str, PackedTensor], offset: int = 0, kind: Any = np.float32):
+        self.offset, self._kind = offset, np.dtype(kind)
         self.tables, self.places = _found(tensors, _TABLES), _found(tensors, _PLACES)
         if "embeddings" not in self.tables:
             raise ImportModelError(
@@ -49,18 +51,18 @@ class Lookup:
         return list(self.tables) == ["embeddings"] and not self.places
 
     def __call__(self, tokens: Sequence[int], first: int = 0) -> dict[str, Any]:
-        """The rows of every table, float32 [tokens, features], by the inputs' names. first: the place of the first token in the text. Raises ArgumentError where
+        """The rows of every table, [tokens, features], by the inputs' names. first: the place of the first token in the text. Raises ArgumentError where
         places are beyond those that were learned."""
         return self.at(tokens, range(first, first + len(tokens)))
 
     def at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
         """The same for tokens of several texts. places: of each in its text."""
-        made = {name: rows_of(table, tokens) for name, table in self.tables.items()}
+        made = {name: rows_of(table, tokens, self._kind) for name, table in self.tables.items()}
         for name, table in self.places.items():
             last = max(places) + self.offset
             if last >= table.shape[0]:
                 raise ArgumentError(f"a text of {last + 1} tokens, and the model has {table.shape[0]} places")
-            made[name] = rows_of(table, [p + self.offset for p in places])
+            made[name] = rows_of(table, [p + self.offset for p in places], self._kind)
         return made
 
 
@@ -69,7 +71,10 @@ def _found(tensors: Mapping[str, PackedTensor], names: Mapping[str, Sequence[str
     return {name: tensors[n] for name, n in first.items() if n is not None}
 
 
-def rows_of(table: PackedTensor, rows: Sequence[int]) -> Any:
-    """Some rows of a matrix as float32, made of their own bytes."""
+def rows_of(table: PackedTensor, rows: Sequence[int], kind: Any = np.float32) -> Any:
+    """Some rows of a matrix, made of their own bytes. kind: the type of the result; where the table has it the bytes are the rows."""
     raw = table.data.reshape(table.shape[0], -1)[np.asarray(rows)]
-    return PackedTensor(table.name, (len(rows), table.shape[1]), table.format, raw.reshape(-1)).dequantize()
+    if table.values is None and _PLAIN.get(table.format.name) == np.dtype(kind).name:
+        return raw.view(kind)
+    part = PackedTensor(table.name, (len(rows), table.shape[1]), table.format, raw.reshape(-1))
+    return part.dequantize().astype(kind, copy=False)

@@ -100,8 +100,8 @@ class LanguageModel:
         self.network = made.network(weights)
         self._weights, self._recipes, self.cached = weights, made.recipes, cache
         self._verifier: Verifier | None = None
-        self._lookup = Lookup(checkpoint.tensors)
         self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
+        self._lookup = Lookup(checkpoint.tensors, kind=self._kind)
         self._takes_length = "text_length" in self.network.plan.inputs
         self.executor = self.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
         self.report: dict[str, Any] = {
@@ -457,7 +457,7 @@ class LanguageModel:
     def inputs(self, tokens: Sequence[int], first: int, length: int = 0) -> dict[str, Any]:
         """What the network takes for some tokens, the first of which is token `first` of the text: rows of tables, unpacked from the mapped file. length: tokens of
         the text, where it goes on behind these."""
-        made = {name: rows.astype(self._kind, copy=False) for name, rows in self._lookup(tokens, first).items()}
+        made = self._lookup(tokens, first)
         if self._takes_length:
             made["text_length"] = np.full((1, 1), max(length, first + len(tokens)), np.float32)
         if self.is_placed:
@@ -466,7 +466,7 @@ class LanguageModel:
 
     def rows_at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
         """Rows of tables for tokens of several texts, each at its place in its text."""
-        return {name: rows.astype(self._kind, copy=False) for name, rows in self._lookup.at(tokens, places).items()}
+        return self._lookup.at(tokens, places)
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..errors import ImportModelError
-from ..graph import Value
+from ..graph import Graph, Value
 from ..ops.dim_bounds import Empty
 from ..ops.dims import Dim
 from .config import Config
@@ -95,6 +97,17 @@ class PagedLayers(Layers):
     def state(self, what: str, shape: Sequence[int], dtype: str = "float32") -> Value:
         """Refused: see the module."""
         raise ImportModelError(f"{self.c.architecture} keeps a {what} of a text, which is no row of a token")
+
+    def finish(self, logits: Value, **more: Value) -> Graph:
+        """See `Layers.finish`. On a GPU the likeliest token of each row is an output too: it is a few bytes, where a row of logits takes some 100 us to the host."""
+        return super().finish(logits, **({"likeliest": self._likeliest(logits)} if self.w.target.is_gpu else {}))
+
+    def _likeliest(self, logits: Value) -> Value:
+        """int64 [rows]; -1 where logits are no numbers."""
+        b = self.b
+        best = b.op("argmax", logits, axis=1, keepdims=False)
+        largest = b.op("reduce_max", logits, axes=(1,), keepdims=False)  # no number where one of the logits is none
+        return b.op("where", b.op("isfinite", largest), best, b.const(np.full(1, -1, np.int64)))
 
     def last(self, x: Value) -> Value:
         """The rows that are wanted."""

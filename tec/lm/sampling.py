@@ -93,6 +93,11 @@ class Sampling:
         return Picker(self)
 
 
+def no_numbers() -> ArgumentError:
+    """What is told where logits are no numbers."""
+    return ArgumentError("the model's logits are no numbers", hint="a range that float16 has not: try --dtype float32")
+
+
 class Picker:
     """Draws token after token."""
 
@@ -113,9 +118,7 @@ class Picker:
             if np.isfinite(x[best]):
                 return best
         if np.isnan(x).any() or not np.isfinite(x).any():
-            raise ArgumentError(
-                "the model's logits are no numbers", hint="a range that float16 has not: try --dtype float32"
-            )
+            raise no_numbers()
         x = self._biased(x, written)
         if s.temperature == 0:
             return int(x.argmax())

@@ -6,14 +6,29 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .calls import calls_of, held_back
-from .engine import Done, Event, Token
+from .engine import Event, Token
 from .served import Served, Ticket
 from .wanted import Wanted
 
 _REASONS = {"cancelled": "stop", "error": "stop"}
+
+
+_MARK = "\0"  # where a piece of text goes in an event
+
+
+class Piece(NamedTuple):
+    """A piece of one text, of which nothing else is told."""
+
+    number: int
+    text: str
+
+
+_Part = Piece | dict[str, Any]  # of a stream: a piece of text, or a whole chunk
+# Of texts as JSON has them. What stands in answers is no circle.
+encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 class Answer:
@@ -26,6 +41,8 @@ class Answer:
         kind = "chatcmpl" if chat else "cmpl"
         self.head = {"id": f"{kind}-{secrets.token_hex(12)}", "created": served.created, "model": served.name}
         self.names = {t["function"]["name"] for t in wanted.tools}
+        # By a text's index, what stands before and behind a piece of it.
+        self._around: dict[int, tuple[bytes, bytes]] = {}
 
     # ---- whole answers
 
@@ -37,10 +54,9 @@ class Answer:
 
     async def _choice(self, index: int, ticket: Ticket) -> dict[str, Any]:
         text, tokens = "", []
-        async for event in ticket.events():
-            text += _text(event)
-            if isinstance(event, Token):
-                tokens.append(event)
+        async for some in ticket.events():
+            text += _text(some)
+            tokens += _tokens(some)
         reason = _reason(ticket)
         probabilities = self._probabilities(tokens)
         if not self.chat:
@@ -66,14 +82,33 @@ class Answer:
 
     # ---- streams
 
+    async def lines(self) -> AsyncIterator[bytes]:
+        """The chunks of a stream as server-sent events."""
+        async for part in self._all():
+            yield self._line(part) if isinstance(part, Piece) else line(part)
+
     async def chunks(self) -> AsyncIterator[dict[str, Any]]:
         """The chunks of a stream as they come, of all texts in turn."""
-        arrivals: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue()
+        async for part in self._all():
+            yield self._piece(part) if isinstance(part, Piece) else part
+
+    async def _all(self) -> AsyncIterator[_Part]:
+        if len(self.tickets) == 1:
+            async for part in self._parts(0, self.tickets[0]):
+                yield part
+        else:
+            async for part in self._side_by_side():
+                yield part
+        if self.wanted.usage_at_end:
+            yield {**self._chunk_head(), "choices": [], "usage": self.usage()}
+
+    async def _side_by_side(self) -> AsyncIterator[_Part]:
+        arrivals: asyncio.Queue[_Part | BaseException | None] = asyncio.Queue()
 
         async def pump(index: int, ticket: Ticket) -> None:
             try:
-                async for chunk in self._parts(index, ticket):
-                    await arrivals.put(chunk)
+                async for part in self._parts(index, ticket):
+                    await arrivals.put(part)
                 await arrivals.put(None)
             except Exception as error:
                 await arrivals.put(error)
@@ -89,25 +124,28 @@ class Answer:
                     raise arrived
                 else:
                     yield arrived
-            if self.wanted.usage_at_end:
-                yield {**self._chunk_head(), "choices": [], "usage": self.usage()}
         finally:
             for t in tasks:
                 t.cancel()
 
-    async def _parts(self, index: int, ticket: Ticket) -> AsyncIterator[dict[str, Any]]:
+    async def _parts(self, index: int, ticket: Ticket) -> AsyncIterator[_Part]:
         if self.chat:
             yield self._chunk(index, {"role": "assistant", "content": ""})
         elif self.echoed:
             yield self._chunk(index, self.echoed[index])
         text, shown = "", 0
-        async for event in ticket.events():
-            text += _text(event)
-            until = held_back(text) if self.names else len(text)
-            tokens = [event] if isinstance(event, Token) else []
-            piece, shown = text[shown : max(until, shown)], max(until, shown)
-            if piece or (tokens and self.wanted.logprobs is not None):
-                yield self._chunk(index, {"content": piece} if self.chat else piece, self._probabilities(tokens))
+        async for some in ticket.events():
+            piece = _text(some)
+            if self.names:  # what may be a call is held back
+                text += piece
+                until = max(held_back(text), shown)
+                piece, shown = text[shown:until], until
+            if self.wanted.logprobs is None:
+                if piece:
+                    yield Piece(index, piece)
+            elif piece or any(isinstance(e, Token) for e in some):
+                told = self._probabilities(_tokens(some))
+                yield self._chunk(index, {"content": piece} if self.chat else piece, told)
         reason = _reason(ticket)
         if self.names:
             rest, calls = calls_of(text[shown:], self.names)
@@ -117,6 +155,17 @@ class Answer:
             elif rest:
                 yield self._chunk(index, {"content": rest})
         yield self._chunk(index, {} if self.chat else "", reason=reason)
+
+    def _piece(self, piece: Piece) -> dict[str, Any]:
+        return self._chunk(piece.number, {"content": piece.text} if self.chat else piece.text)
+
+    def _line(self, piece: Piece) -> bytes:
+        """The event of a piece of text: but for the text those of a stream are alike."""
+        around = self._around.get(piece.number)
+        if around is None:
+            head, _, tail = line(self._piece(Piece(piece.number, _MARK))).partition(encode(_MARK).encode())
+            around = self._around[piece.number] = head, tail
+        return around[0] + encode(piece.text).encode() + around[1]
 
     def _chunk_head(self) -> dict[str, Any]:
         return {**self.head, "object": "chat.completion.chunk" if self.chat else "text_completion"}
@@ -162,8 +211,12 @@ def _offsets(tokens: Sequence[Token]) -> list[int]:
     return found
 
 
-def _text(event: Event) -> str:
-    return event.rest if isinstance(event, Done) else event.text
+def _text(some: Sequence[Event]) -> str:
+    return "".join([e.text if isinstance(e, Token) else e.rest for e in some])
+
+
+def _tokens(some: Sequence[Event]) -> list[Token]:
+    return [e for e in some if isinstance(e, Token)]
 
 
 def _reason(ticket: Ticket) -> str:
@@ -173,4 +226,4 @@ def _reason(ticket: Ticket) -> str:
 
 def line(chunk: Any) -> bytes:
     """A server-sent event."""
-    return b"data: " + (chunk if isinstance(chunk, bytes) else json.dumps(chunk, ensure_ascii=False).encode()) + b"\n\n"
+    return b"data: " + (chunk if isinstance(chunk, bytes) else encode(chunk).encode()) + b"\n\n"

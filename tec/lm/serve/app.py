@@ -300,10 +300,13 @@ class _Api:
         """Ends of connections end this generator, which cancels what is under way."""
         try:
             async with asyncio.timeout(self.served.limits.seconds):
-                async for chunk in answer.chunks() if response is None else response.events(answer.chunks()):
-                    yield line(chunk)
-            if response is None:
-                yield line(b"[DONE]")
+                if response is None:
+                    async for event in answer.lines():
+                        yield event
+                    yield line(b"[DONE]")
+                else:
+                    async for chunk in response.events(answer.chunks()):
+                        yield line(chunk)
         except TimeoutError:
             yield line(
                 error_body(

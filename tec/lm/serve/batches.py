@@ -11,13 +11,15 @@ its own logits choose. The others' keys are written over by what comes next.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...errors import ArgumentError
 from ..block_pool import BlockPool
-from ..joint import Piece
+from ..joint import Piece, Rows
+from ..sampling import no_numbers
 from ..speculative import FIRST_GUESSES, MOST_GUESSES, Guesser
 from ..text.tokenizer import Stream
 from .engine import Done, Listener, Request
@@ -32,17 +34,21 @@ class JointModel(Protocol):
     block: int  # tokens of a block
     blocks: int  # of the pool: as many as a text of `context` tokens has, at least
 
-    def step(self, pieces: Sequence[Piece]) -> Any:
-        """Logits [rows that are wanted, vocabulary]."""
+    def start(self, pieces: Sequence[Piece]) -> Callable[[], Rows]:
+        """Begin with a run; what waits for the rows that are wanted."""
 
     def clear(self, blocks: Sequence[int]) -> None:
         """What is in these blocks may be no numbers: it must not reach the next text that has them."""
 
 
-@dataclass
+def _blocks(some: Sequence[int] = ()) -> array[int]:
+    return array("q", some)
+
+
+@dataclass(eq=False)
 class _Job(Job):
     tokens: list[int] = field(default_factory=list)  # of the prompt, and those that were written
-    blocks: list[int] = field(default_factory=list)
+    blocks: array[int] = field(default_factory=_blocks)  # which NumPy reads as it lies
     at: int = 0  # tokens whose keys and values lie in the blocks
     begun: bool = False
     guesser: Guesser | None = None
@@ -92,6 +98,9 @@ class BatchEngine(TextEngine[_Job]):
         for job in [j for j in self._running if j.cancelled]:
             self._finish(job, Done("cancelled", cached=job.cached))
         batch = self._batch()
+        if not batch:
+            self._flush()
+            return
         try:
             self._run(batch)
         except Exception as error:
@@ -105,30 +114,37 @@ class BatchEngine(TextEngine[_Job]):
                     self._failed(one[0], own)
 
     def _run(self, batch: Sequence[tuple[_Job, Piece]]) -> None:
-        if not batch:
-            return
         with self._model_lock:
-            logits = self.model.step([piece for _, piece in batch])
-        rows = iter(logits)
+            wait = self.model.start([piece for _, piece in batch])
+            self._flush()  # what the run before has written, beside this one
+            rows = wait()
+        first = 0
         for job, piece in batch:
-            self._advance(job, piece, [next(rows) for _ in range(piece.wanted)])
+            if job.is_running:
+                self._advance(job, piece, rows, first)
+            first += piece.wanted
 
-    def _advance(self, job: _Job, piece: Piece, rows: Sequence[Any]) -> None:
-        """What a run made of a text: full blocks, and a token; of guesses that were right more."""
+    def _advance(self, job: _Job, piece: Piece, rows: Rows, first: int) -> None:
+        """What a run made of a text: full blocks, and a token; of guesses that were right more. Its rows are those from `first` on."""
         guesses = piece.tokens[len(job.tokens) - job.at :]
         self._holds(job, len(piece.tokens) - len(guesses))
         try:
-            for k, row in enumerate(rows):
-                self._write(job, row)
+            for k in range(piece.wanted):
+                if job.takes_likeliest:
+                    if rows.likeliest[first + k] < 0:
+                        raise no_numbers()
+                    self._wrote(job, rows.likeliest[first + k])
+                else:
+                    self._write(job, rows[first + k])
                 job.tokens += job.written[-1:]
-                if job not in self._running or k == len(guesses) or job.tokens[-1] != guesses[k]:
+                if not job.is_running or k == len(guesses) or job.tokens[-1] != guesses[k]:
                     break
                 self._holds(job, 1)
                 self.accepted += 1
         except Exception as error:
             self._failed(job, error)
             return
-        if guesses and job in self._running:
+        if guesses and job.is_running:
             is_right = job.at == piece.first + len(piece.tokens)
             job.count = min(MOST_GUESSES, job.count + 1) if is_right else max(1, job.count // 2)
 
@@ -155,19 +171,20 @@ class BatchEngine(TextEngine[_Job]):
     def _batch(self) -> list[tuple[_Job, Piece]]:
         """What each text does in this round: those that came first are served first."""
         batch: list[tuple[_Job, Piece]] = []
-        budget = self._piece
+        budget, busy = self._piece, set[_Job]()
         for job in list(self._running):
             if not job.blocks and not self._begin(job):
                 continue
             left = len(job.tokens) - job.at
             guesses = self._guess(job) if left == 1 else []
             count = min(left, budget) if left > 1 else 1 + len(guesses)
-            count = self._room(job, count, {id(j) for j, _ in batch})
+            count = self._room(job, count, busy)
             if count < 1:
                 continue
             budget -= count if left > 1 else 0
             tokens = [*job.tokens[job.at :], *guesses][:count]
             batch.append((job, Piece(tokens, job.at, job.blocks, max(0, count - left + 1))))
+            busy.add(job)
         return batch
 
     def _begin(self, job: _Job) -> bool:
@@ -175,13 +192,14 @@ class BatchEngine(TextEngine[_Job]):
         held = sum(1 for j in self._running if j.blocks)
         if held and self.pool.free < self.pool.blocks_for(len(job.tokens)) + held:
             return False
-        job.blocks = self.pool.found(job.tokens[:-1])  # the last token is read always, since its logits are wanted
+        # The last token is read always, since its logits are wanted.
+        job.blocks = _blocks(self.pool.found(job.tokens[:-1]))
         job.at = len(job.blocks) * self.pool.size
         if not job.begun:
             job.cached, job.begun = job.at, True
         return True
 
-    def _room(self, job: _Job, count: int, busy: Collection[int]) -> int:
+    def _room(self, job: _Job, count: int, busy: Collection[_Job]) -> int:
         """Blocks for `count` tokens more. How many there is room for; 0 where the text gave its own back."""
         while len(job.blocks) * self.pool.size < job.at + count:
             block = self.pool.take()
@@ -189,7 +207,7 @@ class BatchEngine(TextEngine[_Job]):
                 job.blocks.append(block)
                 continue
             # Who came last waits; whoever is before this text in the round has its blocks already.
-            last = next(j for j in reversed(self._running) if j is job or (j.blocks and id(j) not in busy))
+            last = next(j for j in reversed(self._running) if j is job or (j.blocks and j not in busy))
             if last is job:
                 there = len(job.blocks) * self.pool.size - job.at
                 if there > 0:
@@ -204,7 +222,7 @@ class BatchEngine(TextEngine[_Job]):
         free = self.pool.let_go(job.blocks, forget=broken)
         if broken:
             self.model.clear(free)
-        job.blocks, job.at = [], 0
+        job.blocks, job.at = _blocks(), 0
 
     def _ended(self, job: _Job, broken: bool) -> None:
         self._give_back(job, broken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...errors import TecError
 from ..forms.form import Begin
@@ -25,8 +25,7 @@ class Request:
     form: Begin | None = None
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A token that was written. text: what it makes certain of the text, "" while a character or a stop is not decided. logprob, top: logarithms of
     probabilities, of the token and of the likeliest ones."""
 
@@ -36,8 +35,7 @@ class Token:
     top: Sequence[tuple[int, float]] = ()
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """The end of a text. reason: "stop" (a token that ends, or a text in `stop`), "length", "cancelled", or "error". rest: text that was held back."""
 
     reason: str
@@ -71,8 +69,8 @@ class Engine(Protocol):
     context: int  # tokens of a prompt and its answer
 
     def submit(self, request: Request, listener: Listener) -> Running:
-        """Queue a request. listener: is called with each event, from the engine's thread, and must return at once. Raises Refused where the queue is full,
-        ArgumentError for a prompt that has no room."""
+        """Queue a request. listener: is called with each event, from the engine's thread, and must return at once. Where it has a `wake`, that is called when the events
+        of all texts were told, once for those that have the same. Raises Refused where the queue is full, ArgumentError for a prompt that has no room."""
 
     def embed(self, prompt: Sequence[int]) -> Any:
         """A text's vector, float32 [size]. Raises ArgumentError where the model makes none."""

@@ -6,7 +6,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -23,6 +25,9 @@ _LOG = logging.getLogger("tec.serve")
 PIECE = 256  # tokens of prompts that are read in one round: other texts wait for some tenths of a second at the most on a CPU
 
 
+_KNOWN = 1 << 16  # tokens whose bytes are kept: some 100 bytes each
+
+
 class HasContext(Protocol):
     """What an engine asks of every model."""
 
@@ -30,9 +35,9 @@ class HasContext(Protocol):
     ends: Collection[int]  # tokens that end a text
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
-    """A request that waits or runs."""
+    """A request that waits or runs. is_running: whether it has a slot."""
 
     request: Request
     listener: Listener
@@ -40,11 +45,20 @@ class Job:
     cancelled: bool = False
     written: list[int] = field(default_factory=list)
     cached: int = 0  # tokens of the prompt that were there already
+    is_running: bool = False
+    is_deaf: bool = False  # its end was told
 
     def __post_init__(self) -> None:
-        self.stops = Stops(self.request.stop)
-        self.picker = self.request.sampling.picker()
+        request, sampling = self.request, self.request.sampling
+        self.stops = Stops(request.stop)
+        self.picker = sampling.picker()
         self.form: Form | None = None
+        self.wake: Callable[[], None] | None = getattr(self.listener, "wake", None)
+        greedy = sampling.temperature == 0 and not sampling.counts_written and not sampling.logit_bias
+        # Whether the likeliest token is all that is asked for, so that nobody reads the logits.
+        self.takes_likeliest = greedy and request.form is None and request.logprobs is None
+        # Whether what is written says when the text ends: then it must be known before the next token.
+        self.ends_by_text = bool(self.stops.stops) or request.form is not None
 
     def cancel(self) -> None:
         """See `Running.cancel`."""
@@ -64,9 +78,10 @@ class TextEngine(Generic[J]):
         if slots < 1 or queue < 0:
             raise ArgumentError(f"{slots} slots and a queue of {queue}", hint="one slot at least")
         self.context, self._ends = model.context, model.ends
-        self._bytes_of, self._most, self._queue, self._embed = token_bytes, slots, queue, embed
+        self._bytes_of, self._most, self._queue, self._embed = lru_cache(_KNOWN)(token_bytes), slots, queue, embed
         self._waiting: deque[J] = deque()
         self._running: list[J] = []
+        self._told: list[tuple[J, Event]] = []  # what listeners have not heard yet
         self._change = threading.Condition()
         self._closed = False
         self._model_lock = threading.Lock()
@@ -141,32 +156,42 @@ class TextEngine(Generic[J]):
             with self._change:
                 self._closed = True
                 jobs = self._let_go()
-            for job in jobs:
-                self._tell(job, Done("error", error=_as_told(error)))
+            self._end(jobs, Done("error", error=_as_told(error)))
 
     def _rounds(self) -> None:
         while True:
+            if not self._running:
+                self._flush()
             with self._change:
                 while not (self._waiting or self._running or self._closed):
                     self._change.wait()
                 jobs = self._let_go() if self._closed else []
                 self._admit()
             if self._closed:
-                for job in jobs:
-                    self._tell(job, Done("cancelled"))
+                self._end(jobs, Done("cancelled"))
                 return
             self._round()
+
+    def _end(self, jobs: Sequence[J], done: Done) -> None:
+        """Tell all of these that no more comes."""
+        for job in jobs:
+            self._told.append((job, done))
+        self._flush()
 
     def _let_go(self) -> list[J]:
         """All jobs, of which there are none from here on."""
         jobs, self._running = [*self._running, *self._waiting], []
         self._waiting.clear()
+        for job in jobs:
+            job.is_running = False
         return jobs
 
     def _admit(self) -> None:
         """Give free slots to those that wait, in their order."""
         while self._waiting and len(self._running) < self._most:
-            self._running.append(self._waiting.popleft())
+            job = self._waiting.popleft()
+            job.is_running = True
+            self._running.append(job)
 
     def _write(self, job: J, logits: Any) -> None:
         """A token for logits, and what follows from it."""
@@ -175,19 +200,29 @@ class TextEngine(Generic[J]):
         token = job.picker.pick(logits, seen)
         if job.form is not None:
             token = job.form.chosen(token, logits, lambda x: job.picker.pick(x, seen))
+        self._wrote(job, token, *_probabilities(logits, token, request.logprobs))
+
+    def _wrote(self, job: J, token: int, logprob: float | None = None, top: Sequence[tuple[int, float]] = ()) -> None:
+        """What follows from a token. Its text is made when it is told, unless the text says whether the text goes on."""
+        request = job.request
         if token in self._ends and not request.ignore_end:
-            self._finish(job, Done("stop", job.stops.add(job.stream.rest(), final=True), cached=job.cached))
+            self._finish(job, self._last(job, "stop"))
             return
         job.written.append(token)
-        own, top = _probabilities(logits, token, request.logprobs)
-        self._tell(job, Token(token, job.stops.add(job.stream.add(token)), own, top))
+        text = job.stops.add(job.stream.add(token)) if job.ends_by_text else ""
+        self._told.append((job, Token(token, text, logprob, top)))
         if job.stops.stopped:
             self._finish(job, Done("stop", cached=job.cached))
         elif job.form is not None and job.form.is_over:
-            self._finish(job, Done("stop", job.stops.add(job.stream.rest(), final=True), cached=job.cached))
+            self._finish(job, self._last(job, "stop"))
         elif len(job.written) >= request.most or len(request.prompt) + len(job.written) >= self.context:
-            rest = job.stops.add(job.stream.rest(), final=True)
-            self._finish(job, Done("stop" if job.stops.stopped else "length", rest, cached=job.cached))
+            self._finish(job, self._last(job, "length"))
+
+    @staticmethod
+    def _last(job: J, reason: str) -> Done:
+        """The end of a text, with what was held back of it."""
+        rest = job.stops.add(job.stream.rest(), final=True) if job.ends_by_text else ""
+        return Done("stop" if job.stops.stopped else reason, rest, cached=job.cached)
 
     def _failed(self, job: J, error: Exception) -> None:
         """One request's fault must not end the server, nor another request."""
@@ -196,15 +231,44 @@ class TextEngine(Generic[J]):
     def _finish(self, job: J, done: Done, broken: bool = False) -> None:
         with self._change:
             self._running.remove(job)
+        job.is_running = False
         self._ended(job, broken)
-        self._tell(job, done)
+        self._told.append((job, done))
 
-    @staticmethod
-    def _tell(job: Job, event: Event) -> None:
-        try:
-            job.listener(event)
-        except Exception:  # who listened is gone
-            job.cancelled = True
+    # ---- what listeners hear
+
+    def _flush(self) -> None:
+        """Tell what happened since the last time. Listeners are woken when all of it was told: what they wake takes the interpreter."""
+        wakes: dict[Callable[[], None], None] = {}
+        while self._told:
+            told, self._told = self._told, []
+            for job, event in told:
+                if job.is_deaf:
+                    continue
+                try:
+                    job.listener(event if job.ends_by_text else _with_text(job, event))
+                except TecError as error:  # a token that is none of the tokenizer's
+                    job.is_deaf = True
+                    self._refuse(job, Done("error", error=error))
+                except Exception:  # who listened is gone
+                    job.cancelled = True
+                if job.wake is not None:
+                    wakes[job.wake] = None
+        for wake in wakes:
+            wake()
+
+    def _refuse(self, job: J, done: Done) -> None:
+        if job.is_running:
+            self._finish(job, done)
+        with suppress(Exception):
+            job.listener(done)
+
+
+def _with_text(job: Job, event: Event) -> Event:
+    """An event of a job whose text was not made yet, with it."""
+    if isinstance(event, Token):
+        return event._replace(text=job.stream.add(event.id))
+    return event._replace(rest=job.stream.rest()) if event.reason in ("stop", "length") else event
 
 
 def _as_told(error: Exception) -> TecError:

@@ -52,7 +52,7 @@ class Model(Protocol):
         """New caches."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job(Job):
     slot: Slot | None = None
     left: list[int] = field(default_factory=list)  # tokens of the prompt that are still to be read
@@ -80,6 +80,7 @@ class SlotEngine(TextEngine[_Job]):
     def _round(self) -> None:
         for job in list(self._running):
             self._turn(job)
+            self._flush()
 
     def _turn(self, job: _Job) -> None:
         try:
@@ -113,7 +114,7 @@ class SlotEngine(TextEngine[_Job]):
         right = 0
         for k, row in enumerate(rows):
             self._write(job, row)
-            if job not in self._running or k == len(guesses) or job.written[-1] != guesses[k]:
+            if not job.is_running or k == len(guesses) or job.written[-1] != guesses[k]:
                 break
             right += 1
         slot.cut(held + right)

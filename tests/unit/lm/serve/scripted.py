@@ -9,14 +9,14 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import uvicorn
 
 from tec.errors import ArgumentError
-from tec.lm.joint import Piece
+from tec.lm.joint import Piece, Rows
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.served import Limits, Served
@@ -96,7 +96,11 @@ class ScriptedJoint:
         self.pool = np.full((self.blocks, block), -1)
         self.batches: list[list[int]] = []  # of each run the tokens of its pieces
 
-    def step(self, pieces: Sequence[Piece]) -> Any:
+    def start(self, pieces: Sequence[Piece]) -> Callable[[], Rows]:
+        found = Rows(self._logits(pieces))
+        return lambda: found
+
+    def _logits(self, pieces: Sequence[Piece]) -> Any:
         self.batches.append([len(p.tokens) for p in pieces])
         time.sleep(self.script.seconds)
         for p in pieces:

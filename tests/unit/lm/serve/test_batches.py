@@ -14,7 +14,7 @@ import pytest
 import tec
 from tec.errors import ArgumentError, InternalError
 from tec.lm import load
-from tec.lm.joint import PagedModel, Piece, network_inputs
+from tec.lm.joint import PagedModel, Piece, Rows, network_inputs
 from tec.lm.sampling import Sampling
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
@@ -130,6 +130,111 @@ def test_a_model_that_is_lost_ends_all_texts_and_refuses_others(made, monkeypatc
     with pytest.raises(Refused, match="stopping"):
         engine.submit(ask("say hello"), Kept())
     assert "the engine has ended" in caplog.text
+
+
+class Woken(Kept):
+    """One that is woken together with others."""
+
+    def __init__(self, wake):
+        super().__init__()
+        self.wake = wake
+
+
+def test_texts_are_told_beside_the_next_run_and_woken_once(made):
+    """What listeners do takes no time between two runs, and a loop that many share is woken once for all of them."""
+    model, heard, order, wakes = ScriptedJoint(), [], [], []
+
+    def wake():
+        wakes.append(1)
+
+    kept = [Woken(wake) for _ in range(6)]
+    begin = model.start
+
+    def start(pieces):
+        order.append(("start", sum(len(one.events) for one in kept)))
+        wait = begin(pieces)
+
+        def rows():
+            heard.append(sum(len(one.events) for one in kept))
+            return wait()
+
+        return rows
+
+    model.start = start
+    gate = threading.Event()
+    logits = model.script.logits
+    model.script.logits = lambda ids: (gate.wait(10), logits(ids))[1]
+    engine = made(model, slots=6)
+    for k, one in enumerate(kept):
+        engine.submit(ask("say " + "abcdef"[k] * 12), one)
+    gate.set()
+    assert [one.wait().reason for one in kept] == ["stop"] * 6
+    assert [one.text for one in kept] == [c * 12 for c in "abcdef"]
+    whole = [n for n, (_, before) in zip(heard[1:], order[1:]) if n > before]
+    assert len(whole) > 8, "the run had begun when its predecessor's tokens were told"
+    assert 0 < len(wakes) <= len(order) + 1
+
+
+def test_the_likeliest_token_reads_no_logits(made):
+    """Greedy texts go on by the token that the device chose; others read their own row."""
+
+    class Far:
+        def __init__(self, rows):
+            self.rows, self.likeliest, self.read = rows, rows.likeliest, []
+
+        def __getitem__(self, row):
+            self.read.append(row)
+            return self.rows[row]
+
+    model, seen = ScriptedJoint(), []
+    begin = model.start
+
+    def start(pieces):
+        found = Far(begin(pieces)())
+        seen.append(found)
+        return lambda: found
+
+    model.start = start
+    engine = made(model, slots=2)
+    plain, drawn = Kept(), Kept()
+    engine.submit(ask("say hello"), plain)
+    assert plain.wait().reason == "stop" and plain.text == "hello" and not any(f.read for f in seen)
+    engine.submit(ask("say hello", logprobs=2), drawn)
+    assert drawn.wait().reason == "stop" and drawn.text == "hello" and any(f.read for f in seen)
+
+
+def test_rows_without_numbers():
+    x = np.random.default_rng(seeds.first()).standard_normal((4, 30)).astype(np.float32)
+    x[1, 7], x[2, 3], x[3, 5] = np.nan, np.inf, x[3].max() + 1
+    x[3, 9] = x[3, 5]
+    rows = Rows(x)
+    assert rows.likeliest == [int(x[0].argmax()), -1, -1, 5]
+    assert (rows[3] == x[3]).all()
+
+
+def test_what_is_no_number_ends_a_greedy_text(made):
+    model = ScriptedJoint()
+    model.script.logits = lambda ids: np.full(258, np.nan, np.float32)
+    engine = made(model)
+    one = Kept()
+    engine.submit(ask("say hello"), one)
+    assert "no numbers" in str(one.wait().error)
+
+
+def test_a_token_that_the_tokenizer_has_not_ends_its_text_alone(made):
+    """The vocabulary of a model may have more rows than its tokenizer has tokens."""
+    model = ScriptedJoint()
+    logits = model.script.logits
+    model.script.logits = lambda ids: np.append(
+        logits(ids), np.float32(50 if bytes(i for i in ids if i < 256).count(b"far>") else -50)
+    )
+    engine = made(model, slots=2)
+    wrong, right = Kept(), Kept()
+    engine.submit(ask("say far"), wrong)
+    engine.submit(ask("say near enough"), right)
+    assert isinstance(wrong.wait().error, ArgumentError) and "258" in str(wrong.wait().error)
+    assert right.wait().reason == "stop" and right.text == "near enough"
+    assert sum(isinstance(e, Done) for e in wrong.events) == 1 and not engine.state()["running"]
 
 
 def test_a_pool_that_no_text_fits_is_refused():
