@@ -17,7 +17,7 @@ from .formats import Format
 from .opening import open, open_adapter
 
 _LAZY = {  # what compiles is imported when it is asked for
-    "load": "model", "embedder": "embedding", "Embedder": "embedding", "reranker": "reranking", "Reranker": "reranking", "transcriber": "speech", "Transcriber": "speech", "LanguageModel": "model", "Generation": "generation", "Sampling": "sampling", "Beam": "beams", "Generator": "exported", "generate": "writing",
+    "load": "model", "embedder": "embedding", "Embedder": "embedding", "reranker": "reranking", "Reranker": "reranking", "transcriber": "speech", "Transcriber": "speech", "LanguageModel": "model", "Generation": "generation", "Sampling": "sampling", "Beam": "beams", "Sample": "samples", "Generator": "exported", "generate": "writing",
 }  # fmt: skip
 
 __all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open", "open_adapter", *_LAZY]

@@ -9,29 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ImportModelError
-from .block_pool import BlockPool
-from .joint import BLOCK, PagedModel, Piece
+from ..errors import ArgumentError
+from .branches import Branches, PagedDecoder, paged
+from .joint import Piece
 from .model import LanguageModel, Prompt
-
-_PIECE = 512  # tokens of a prompt that are read in one run, as `model` has it
-
-
-class PagedDecoder(Protocol):
-    """What gives logits of several texts, whose keys and values lie in blocks."""
-
-    block: int  # tokens of a block
-    blocks: int
-
-    def step(self, pieces: Sequence[Piece]) -> Any:
-        """Logits [rows that are wanted, vocabulary]."""
-
-    def copy(self, source: int, target: int) -> None:
-        """A block becomes what another one is."""
+from .sampling import no_numbers
 
 
 @dataclass(frozen=True)
@@ -60,47 +46,27 @@ class BeamSearch:
     """`count` texts side by side. `found` are the finished ones, the best first."""
 
     def __init__(self, model: PagedDecoder, count: int, ends: Collection[int], length_penalty: float = 1.0):
-        self._model, self._pool = model, BlockPool(model.blocks, model.block)
+        self._model, self._branches = model, Branches(model, count)
         self._count, self._ends, self._penalty = count, ends, length_penalty
         self.found: list[tuple[float, float, list[int], str]] = []  # score, logprob, tokens, reason
 
     def run(self, prompt: Sequence[int], most: int) -> None:
         """Search for texts of at most `most` tokens behind a prompt."""
-        start, logits = self._read(prompt)
-        paths = self._continued([start], logits[None], len(prompt))
+        blocks, logits = self._branches.read(prompt)
+        paths = self._continued([_Path([], 0.0, blocks)], logits[None], len(prompt))
         while paths and len(paths[0].written) < most and not self._is_settled(paths):
             for p in paths:
-                self._room(p, len(prompt) + len(p.written))
+                self._branches.room(p.blocks, len(prompt) + len(p.written))
             pieces = [Piece(p.written[-1:], len(prompt) + len(p.written) - 1, p.blocks) for p in paths]
             paths = self._continued(paths, self._model.step(pieces), len(prompt) + len(paths[0].written))
         for p in paths:
             self._finish(p.written, p.logprob, "length")
 
-    def _read(self, prompt: Sequence[int]) -> tuple[_Path, Any]:
-        path, logits = _Path([], 0.0, []), None
-        self._room(path, len(prompt))
-        for first in range(0, len(prompt), _PIECE):
-            logits = self._model.step([Piece(prompt[first : first + _PIECE], first, path.blocks)])[0]
-        return path, logits
-
-    def _room(self, path: _Path, tokens: int) -> None:
-        while len(path.blocks) < self._pool.blocks_for(tokens):
-            path.blocks.append(self._taken())
-
-    def _taken(self) -> int:
-        block = self._pool.take()
-        if block is None:
-            raise ArgumentError(
-                f"{self._count} beams need more than {self._pool.count} blocks of {self._pool.size} tokens",
-                hint="fewer beams, or a smaller max_tokens",
-            )
-        return block
-
     def _continued(self, paths: Sequence[_Path], logits: Any, tokens: int) -> list[_Path]:
         """The likeliest continuations of all paths, whose blocks hold so many tokens; those that end are found."""
         x = np.asarray(logits, np.float64)
         if np.isnan(x).any():
-            raise ArgumentError("the model's logits are no numbers", hint="a range that float16 has not: try float32")
+            raise no_numbers()
         x = x - x.max(axis=1, keepdims=True)
         sums = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) + [[p.logprob] for p in paths]).reshape(-1)
         # Each end that there is may take a place: as many go on all the same.
@@ -121,24 +87,15 @@ class BeamSearch:
         parents = [parent for parent, _, _ in chosen]
         for k, p in enumerate(paths):
             if k not in parents:
-                self._pool.let_go(p.blocks)
+                self._branches.let_go(p.blocks)
         made, inherited = [], set[int]()
         for parent, token, logprob in chosen:
             blocks = paths[parent].blocks
             if parent in inherited:
-                blocks = self._copied(blocks, tokens)
+                blocks = self._branches.copied(blocks, tokens)
             inherited.add(parent)
             made.append(_Path([*paths[parent].written, token], logprob, blocks))
         return made
-
-    def _copied(self, blocks: Sequence[int], tokens: int) -> list[int]:
-        """Blocks that hold the same tokens: the full ones are shared, since nobody writes them again."""
-        full = tokens // self._pool.size
-        self._pool.hold(blocks[:full])
-        own = [self._taken() for _ in blocks[full : self._pool.blocks_for(tokens)]]
-        for source, target in zip(blocks[full:], own):
-            self._model.copy(source, target)
-        return [*blocks[:full], *own]
 
     def _finish(self, written: list[int], logprob: float, reason: str) -> None:
         self.found.append((logprob / len(written) ** self._penalty, logprob, written, reason))
@@ -161,7 +118,7 @@ def search(lm: LanguageModel, prompt: Prompt, count: int, max_tokens: int, lengt
     ids = lm.encode(prompt)
     lm.check_room(len(ids))
     most = min(max_tokens, lm.context - len(ids) + 1)
-    found = BeamSearch(_paged(lm, len(ids), most, count), count, lm.ends, float(length_penalty))
+    found = BeamSearch(paged(lm, len(ids), most, count), count, lm.ends, float(length_penalty))
     found.run(ids, most)
     tokenizer, made = lm.checkpoint.tokenizer, []
     for score, logprob, written, reason in found.found:
@@ -171,17 +128,4 @@ def search(lm: LanguageModel, prompt: Prompt, count: int, max_tokens: int, lengt
     return made
 
 
-def _paged(lm: LanguageModel, prompt: int, most: int, count: int) -> PagedModel:
-    """The model for several texts at once, with blocks for so many tokens of a prompt that they share and of each text behind it."""
-    # What a text has for itself begins within a block, and a fork is copied before the text that it came from is let go.
-    own = -(-most // BLOCK) + 1
-    blocks = max(-(-lm.context // BLOCK), -(-prompt // BLOCK) + 2 * count * own)
-    if lm.paged is None or lm.paged.blocks < blocks:
-        try:
-            lm.paged = PagedModel(lm, lm.executor.device, blocks=blocks, cache=lm.cached)
-        except ImportModelError as error:
-            raise ArgumentError(f"no beams: {error}", hint="generate writes one text") from None
-    return lm.paged
-
-
-__all__ = ["Beam", "BeamSearch", "PagedDecoder", "search"]
+__all__ = ["Beam", "BeamSearch", "search"]

@@ -9,7 +9,7 @@ SETTINGS: Mapping[str, str] = {
     "max_new_tokens": "max_tokens=", "max_length": "max_tokens=, which counts new tokens alone", "num_predict": "max_tokens=",
     "do_sample": "temperature= above 0 draws tokens, and 0 takes the likeliest", "repeat_penalty": "repetition_penalty=",
     "num_beams": "lm.beams(prompt, count)", "length_penalty": "lm.beams takes it", "best_of": "lm.beams(prompt, count)", "early_stopping": "lm.beams ends as soon as nothing better can come",
-    "n": "a call for each text, with a seed= of its own", "num_return_sequences": "a call for each text, with a seed= of its own",
+    "n": "lm.samples(prompt, count)", "num_return_sequences": "lm.samples(prompt, count)",
     "stop_sequences": "stop=", "stop_strings": "stop=", "stop_token_ids": "lm.ends, a set of tokens", "eos_token_id": "lm.ends, a set of tokens", "ignore_eos": "lm.ends = set()",
     "messages": "the first argument: generate([{'role': 'user', 'content': ...}])", "system": "a message with the role system", "stream": "the result is an iterator: its pieces come as they are written",
     "grammar": "schema=", "json_schema": "schema=", "response_format": "schema=", "tools": "tec serve passes tools to the template", "draft_model": "draft=", "assistant_model": "draft=",

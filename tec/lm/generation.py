@@ -30,11 +30,18 @@ class Decoder(Protocol):
         """Tokens that the text may still have; None where nothing says."""
 
 
-def _texts(stop: Any) -> list[str]:
+def stops_of(stop: Any) -> list[str]:
+    """The texts that end a text. Raises ArgumentError."""
     listed: list[Any] = [stop] if isinstance(stop, str) else list(stop) if isinstance(stop, Collection) else [None]
     if not all(isinstance(t, str) for t in listed):
         raise ArgumentError(f"stop is {stop!r}", hint="a text, or a list of texts")
     return listed
+
+
+def check_most(most: Any) -> None:
+    """ArgumentError unless this is how many tokens a text may have."""
+    if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
+        raise ArgumentError(f"max_tokens is {most!r}", hint="a number of tokens, 1 at least")
 
 
 class Generation:
@@ -46,16 +53,14 @@ class Generation:
         self, decoder: Decoder, tokenizer: Decodes, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),
         ends: Collection[int] = (), logprobs: int = 0, form: Form | None = None,
     ):  # fmt: skip
-        most: Any = max_tokens
-        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
-            raise ArgumentError(f"max_tokens is {most!r}", hint="a number of tokens, 1 at least")
+        check_most(max_tokens)
         self._decoder, self._tokenizer, self._picker = decoder, tokenizer, sampling.picker()
         self._prompt, self._most, self._ends, self._logprobs = list(prompt), max_tokens, ends, logprobs
         self._form = form
         kept: Any = logprobs
         if isinstance(kept, bool) or not isinstance(kept, Integral) or kept < 0:
             raise ArgumentError(f"logprobs is {kept!r}", hint="how many of the likeliest tokens are kept; 0 for none")
-        self._stops = Stops(_texts(stop))
+        self._stops = Stops(stops_of(stop))
         self.ids: list[int] = []
         self.reason: str | None = None
         self.prompt_tokens = len(self._prompt)

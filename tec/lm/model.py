@@ -20,9 +20,10 @@ import numpy as np
 from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
+from .asked import SETTINGS_OF_GENERATE, context_of, ends_of, is_chat, settings_of, usual_dtype
 from .checkpoint import Checkpoint, Tokenizer
 from .config import Config
-from .elsewhere import METHODS, SETTINGS, hint
+from .elsewhere import METHODS, hint
 from .embedding import ENCODERS
 from .forms.form import Forms
 from .generation import Generation
@@ -31,7 +32,7 @@ from .lookup import Lookup
 from .memory import available_bytes
 from .opening import open as open_checkpoint
 from .rope import boundary
-from .sampling import PENALTIES, Sampling
+from .sampling import Sampling
 from .speculative import Speculative, Verifier, guesser_of
 from .starting import code_of
 from .text.guard import Guard
@@ -40,13 +41,11 @@ from .text.template import ChatTemplate, template_of
 if TYPE_CHECKING:
     from .beams import Beam
     from .joint import PagedModel
+    from .samples import Sample
 
 _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
 _FIRST_ROWS = 256  # that caches have room for at first
 SPEECH = ("whisper",)  # of models for sound: `speech`, which is imported by who asks for it
-_SETTINGS = (
-    "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "logprobs", "ngrams", "draft", "schema",
-)  # fmt: skip
 _DTYPES = ("float32", "float16", "bfloat16")
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
@@ -87,10 +86,10 @@ class LanguageModel:
         self.checkpoint = checkpoint
         self.config = Config(checkpoint.config, checkpoint.architecture)
         self.target = as_target(target)
-        self.dtype = dtype or _usual_dtype(self.config, self.target)
+        self.dtype = dtype or usual_dtype(self.config, self.target)
         if self.dtype not in _DTYPES:
             raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))
-        self.context = _context(context, self.config)
+        self.context = context_of(context, self.config)
         self._check_memory()
         form = Form(self.target, self.dtype)
         key = key_of(checkpoint, form) if cache else None
@@ -113,7 +112,7 @@ class LanguageModel:
         self.ids: list[int] = []  # what the caches hold
         self.length = 0  # tokens of the text that they were made for
         self.begun = 0  # texts
-        self.ends = _ends(checkpoint)
+        self.ends = ends_of(checkpoint)
         self._template: ChatTemplate | None = None
         self._lock = threading.Lock()
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
@@ -205,23 +204,9 @@ class LanguageModel:
         is JSON of it, unless `max_tokens` cuts it off (True: any JSON). There is one text at a time: a new one ends the one before, and their common
         beginning is not processed again. Raises ArgumentError for a prompt that does not fit the context.
         """
-        ids = self.encode(prompt)
-        wrong = next((n for n in penalties if n not in PENALTIES), None)
-        if wrong is not None:
-            known = (*PENALTIES, *_SETTINGS)
-            raise ArgumentError(
-                f"generate has no setting {wrong!r}", hint=hint(wrong, SETTINGS, known) or ", ".join(known)
-            )
-        usual = self.checkpoint.generation if _is_chat(prompt) else {}
-        settings = Sampling(
-            float(usual.get("temperature", 0.0)) if temperature is None else temperature,
-            int(usual.get("top_k", 0)) if top_k is None else top_k, float(usual.get("top_p", 1.0)) if top_p is None else top_p, seed, min_p, **penalties,
-        )  # fmt: skip
-        beyond = next((t for t in settings.logit_bias if not 0 <= t < self.config.vocabulary), None)
-        if beyond is not None:
-            raise ArgumentError(f"logit_bias names the token {beyond}, and there are {self.config.vocabulary}")
-        self.check_room(len(ids))
-        most = self.context - len(ids) + 1 if max_tokens is None else max_tokens
+        ids, most, settings = self._asked(
+            prompt, max_tokens, temperature, top_k, top_p, min_p, seed, SETTINGS_OF_GENERATE, penalties
+        )
         guesser = guesser_of(self, ngrams, draft)
         decoder = self if guesser is None else Speculative(self, guesser)
         form = None if schema is None or schema is False else self._forms.of(schema)(self.ends)
@@ -241,6 +226,37 @@ class LanguageModel:
         from .beams import search
 
         return search(self, prompt, count, max_tokens, length_penalty)
+
+    def samples(
+        self, prompt: Prompt, count: int = 4, *, max_tokens: int | None = None, temperature: float | None = None, top_k: int | None = None,
+        top_p: float | None = None, min_p: float = 0.0, seed: int = 0, stop: str | Sequence[str] = (), schema: Mapping[str, Any] | bool | None = None,
+        **penalties: Any,
+    ) -> list[Sample]:  # fmt: skip
+        """Several texts behind one prompt, drawn side by side: one run gives each its next token, and the prompt is read once.
+
+        prompt, and the settings: as of `generate`. count: of texts. seed: text k draws as `generate` does with the seed `seed` + k, up to ties. Returns a list
+        of `Sample`. The text that `generate` has under way is left as it is. Raises ArgumentError for a model whose states are not rows of keys and values, and for a
+        prompt that does not fit the context.
+        """
+        from .samples import draw
+
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+            raise ArgumentError(f"count is {count!r}", hint="a number of texts, 1 at least")
+        known = tuple(s for s in SETTINGS_OF_GENERATE if s not in ("logprobs", "ngrams", "draft"))
+        ids, most, settings = self._asked(prompt, max_tokens, temperature, top_k, top_p, min_p, seed, known, penalties)
+        form = None if schema is None or schema is False else self._forms.of(schema)
+        return draw(self, ids, int(count), most, settings, stop, form)
+
+    def _asked(
+        self, prompt: Prompt, max_tokens: int | None, temperature: float | None, top_k: int | None, top_p: float | None, min_p: float, seed: int,
+        known: Sequence[str], penalties: Mapping[str, Any],
+    ) -> tuple[list[int], int, Sampling]:  # fmt: skip
+        """A prompt's tokens, how many may be written, and how they are chosen."""
+        ids = self.encode(prompt)
+        usual = self.checkpoint.generation if is_chat(prompt) else {}
+        settings = settings_of(usual, self.config.vocabulary, temperature, top_k, top_p, min_p, seed, known, penalties)
+        self.check_room(len(ids))
+        return ids, self.context - len(ids) + 1 if max_tokens is None else max_tokens, settings
 
     def save_state(self, path: str | os.PathLike[str], messages: Sequence[Mapping[str, Any]] = ()) -> None:
         """Write the tokens of the present text and its caches into a file, for `load_state`.
@@ -275,6 +291,13 @@ class LanguageModel:
         return messages
 
     @cached_property
+    def fingerprint(self) -> Any:
+        """What tells this model from others in saved states, uint8 [32]."""
+        from .saved import fingerprint_of
+
+        return fingerprint_of(self.checkpoint)
+
+    @cached_property
     def _forms(self) -> Forms:
         return Forms(self.tokenizer)
 
@@ -286,7 +309,7 @@ class LanguageModel:
             raise ArgumentError("the prompt is bytes", hint="a text: prompt.decode()")
         if isinstance(prompt, str):
             found = self.tokenizer.encode(prompt)
-        elif _is_chat(prompt):
+        elif is_chat(prompt):
             guard = Guard(getattr(self.tokenizer, "special_texts", ()))  # what stands in a message ends no message
             found = self.tokenizer.encode(self.conversation(guard.all(list(given))), add_special=False)
         else:
@@ -472,28 +495,6 @@ class LanguageModel:
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
     """How many tokens two texts have in common from the start."""
     return next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-
-
-def _is_chat(prompt: Prompt) -> bool:
-    return isinstance(prompt, Sequence) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
-
-
-def _usual_dtype(config: Config, target: Target) -> str:
-    """float32 on a CPU; on a GPU the type that the model was trained in."""
-    if not target.is_gpu:
-        return "float32"
-    return "bfloat16" if str(config.get("dtype", config.get("torch_dtype", ""))).endswith("bfloat16") else "float16"
-
-
-def _context(given: int | None, config: Config) -> int:
-    if given is not None and (isinstance(given, bool) or not hasattr(given, "__index__") or given < 1):
-        raise ArgumentError(f"context is {given!r}", hint="a number of tokens")
-    return config.context if given is None else int(given)
-
-
-def _ends(checkpoint: Checkpoint) -> set[int]:
-    found = checkpoint.generation.get("eos_token_ids", checkpoint.config.get("eos_token_id"))
-    return set() if found is None else {found} if isinstance(found, int) else set(found)
 
 
 __all__ = ["LanguageModel", "Path", "load"]

@@ -38,7 +38,7 @@ def written(lm: LanguageModel, path: str | os.PathLike[str], messages: Sequence[
     arrays: dict[str, tuple[str, Any]] = {
         "ids": ("int64", np.array(lm.ids, np.int64)),
         "length": ("int64", np.array([lm.length], np.int64)),
-        "model": ("uint8", _print_of(lm.checkpoint)),
+        "model": ("uint8", lm.fingerprint),
         "messages": ("uint8", np.frombuffer(_text_of(messages), np.uint8)),
     }
     arrays.update((_STATE + n, (x.dtype, x.numpy())) for n, x in lm.executor.state.items())
@@ -65,7 +65,7 @@ def taken_up(lm: LanguageModel, path: str | os.PathLike[str]) -> tuple[list[int]
     missing = next((n for n in ("ids", "length", "model", "messages", "crc32") if n not in entries), None)
     if missing is not None:
         raise ArgumentError(f"{place} is no state of a text: it has no {missing}", hint=_ELSE)
-    if bytes(entries["model"].data) != bytes(_print_of(lm.checkpoint)):
+    if bytes(entries["model"].data) != bytes(lm.fingerprint):
         raise ArgumentError(f"{place} was saved with another model", hint=_ELSE)
     ids = _counts(place, entries, "ids", lm.config.vocabulary)
     length = _counts(place, entries, "length", 1 << 31)
@@ -130,7 +130,7 @@ def _messages_of(place: Path, text: bytes) -> list[Any]:
     return found
 
 
-def _print_of(checkpoint: Checkpoint) -> Any:
+def fingerprint_of(checkpoint: Checkpoint) -> Any:
     """What tells models apart, uint8 [32]: the configuration, the tensors' shapes and formats, and the beginning of each tensor that lies in one piece."""
     seen = hashlib.sha256(
         repr((checkpoint.architecture, sorted((k, repr(v)) for k, v in checkpoint.config.items()))).encode()

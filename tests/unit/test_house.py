@@ -61,6 +61,7 @@ LAZY_IMPORTS = {
     "tec/lm/writing.py -> .exported": _START + ": the compiler, for ONNX files",
     "tec/lm/model.py -> .ahead": _START + ": the compiler, for a text that the host chooses",
     "tec/lm/model.py -> .beams": _START + ", and it is made of a LanguageModel",
+    "tec/lm/model.py -> .samples": _START + ", and it is made of a LanguageModel",
     "tec/lm/model.py -> .saved": _START + ": files of safetensors",
     "tec/lm/opening.py -> importlib.metadata": _START + ": packages of others, for files that tec's own do not take",
     "tec/source_stamp.py -> importlib.metadata": _START + ": a version that no file says",

@@ -86,7 +86,7 @@ class Flat:
 
 
 def test_a_pool_that_is_too_small_says_so() -> None:
-    with pytest.raises(ArgumentError, match="4 beams need more than 3 blocks of 4 tokens"):
+    with pytest.raises(ArgumentError, match="4 texts need more than 3 blocks of 4 tokens"):
         BeamSearch(Flat(), 4, set()).run([1, 2, 3, 4, 5], 9)
 
 
