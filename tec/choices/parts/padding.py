@@ -52,9 +52,11 @@ def anywhere(c: Contraction, target: Target) -> Contraction:
 
 
 def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bool:
-    """Whether an operand that lies along its rows or columns can be turned round on its way: no conditions, and whole tiles but where loads begin anywhere."""
-    whole = o.anywhere or not (is_symbolic((rows, c.k)) or rows % tile or c.k % step)
-    return whole and not (o.k_last or o.guarded or is_symbolic((rows, c.k)))
+    """Whether an operand that lies along its rows or columns can be turned round on its way: elements that come one by one always, more at once without conditions, in whole tiles but
+    where loads begin anywhere."""
+    if o.k_last or is_symbolic((rows, c.k)):
+        return False
+    return o.run() == 1 or (not o.guarded and (o.anywhere or not (rows % tile or c.k % step)))
 
 
 def terms(k: int, splits: int, step: int) -> int:

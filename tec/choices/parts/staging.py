@@ -51,7 +51,7 @@ def bring(stage: Stage, product: Stage, step: IterVar, threads: Sequence[tuple[I
         parts, vector = stage.split(vector, factor=wide)
         stage.unroll(parts)
     if vector is not None:
-        stage.vectorize(vector)
+        (stage.unroll if turn[0] == 1 else stage.vectorize)(vector)
 
 
 __all__ = ["bring", "deal"]

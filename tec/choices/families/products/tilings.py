@@ -382,7 +382,11 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups(t, shape) // machine.units)
     if machine.priced_by_model:
-        lds += narrow_loads.singles(t, shape, figures.of(TEMPLATE, target)) * t.slice_k / machine.scratch_bytes_a_clock
+        lds += (
+            narrow_loads.singles(t, shape, target, figures.of(TEMPLATE, target))
+            * t.slice_k
+            / machine.scratch_bytes_a_clock
+        )
         return _amd_seconds(t, shape, target, macs, lds, rounds)
     count = -(-shape.k // t.step)
     gbps = l2_gbps(machine)
@@ -414,7 +418,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
     apart = shape.m * shape.distinct[0] + shape.n * shape.distinct[1]
     least = (shape.batch * apart * shape.k * shape.bytes + results) / (level_gbps(machine, "memory") * 1e9)
     peak = machine.clock_hz
-    asked, issue = narrow_loads.brought(t, shape, target, figures.of(TEMPLATE, target))
+    asked, issue, first = narrow_loads.brought(t, shape, target, figures.of(TEMPLATE, target))
     path = (bytes_ + asked) / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
     lines = tile_order.touched(t, shape, machine, together)
     from_l2 = all_groups * count * (t.m * lines[0] + t.n * lines[1]) * t.step * shape.bytes
@@ -435,7 +439,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
             alone = max(work, (wait + path / clock) / t.prefetch_distance, chain)
         else:
             alone = (max(work, wait / t.prefetch_distance, chain) if t.stages else work + wait) + (
-                path if t.prefetch_distance == 1 else known["later" if t.stages == 1 else "slotted"] * path
+                first + (path if t.prefetch_distance == 1 else known["later" if t.stages == 1 else "slotted"] * path)
             ) / clock
         if alone / together > step:
             step, limit = alone / together, "latency"
@@ -467,12 +471,14 @@ def held(t: Tiling, shape: Shape, target: Target) -> int:
 def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple[int, int] | None:
     """The block (along the rows, along k) of a tile that a thread loads along the rows and stores along k, so that shared memory
     holds what the lanes read side by side; None where there is none that all threads have as many of. `run`: elements
-    along the rows that lie side by side."""
+    along the rows that lie side by side; single ones are loaded for neighbouring rows by neighbouring threads, a piece of the sum each."""
     size = dtype_info(dtype).bytes
     threads = t.waves // t.slice_k * target.wavefront_size
     if size > 4 or rows * t.k % threads:
         return None
     own = rows * t.k // threads
+    if run == 1 and narrow_loads.gathers(t, rows, size, target):
+        return 1, PIECE_BYTES // size
     along = 8 // size  # 8 bytes of shared memory at once
     for block in (16 // size, 8 // size, 4 // size):
         if run % block == 0 and rows % block == 0 and t.k % along == 0 and own % (block * along) == 0:
