@@ -45,6 +45,7 @@ from .passes.turn_products import turn_products
 from .passes.views import move_views
 from .passes.weights import order_weights
 from .passes.widen_halves import widen_halves
+from .passes.window_gradients import window_gradients
 from .regions import Body, bodies, is_region
 
 
@@ -62,6 +63,7 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
+        Pass("window_gradients", lambda g, t, d: window_gradients(g)),
         Pass("einsums_as_products", lambda g, t, d: einsums_as_products(g)),
         Pass("one_spelling", lambda g, t, d: one_spelling(g)),
         Pass("copy_lines", lambda g, t, d: copy_lines(g, t)),

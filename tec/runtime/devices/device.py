@@ -20,7 +20,7 @@ from ...locks import fork_safe_lock
 from ..elsewhere import missing
 from .allocator import CachingAllocator, MemoryStats
 from .drivers import open_driver
-from .host_memory import cpu_memory, host_memory
+from .host_memory import KeptBlocks, cpu_memory, host_memory
 from .stream import Event, GraphCapture, Stream
 from .surface import DeviceAttributes
 
@@ -159,9 +159,11 @@ class Device:
         return cpu_memory()
 
     def empty_cache(self) -> None:
-        """Give memory that is kept for reuse back to the driver."""
+        """Give memory that is kept for reuse back to the driver, or to the system."""
         if self.allocator is not None:
             self.allocator.empty_cache()
+        else:
+            KeptBlocks.empty()
 
     # ---- work
 

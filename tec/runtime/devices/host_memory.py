@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from itertools import accumulate
+from typing import Any
 
 from ...locks import fork_safe_lock
 from .allocator import MemoryStats
 
 MOST_NOTES = 512  # that are kept unadded
+_KEPT_PART = 32  # of the host's memory: a process that computes has many times as much in use
+_FEWEST = 8  # blocks that what is kept has room for: larger ones are worth their faults
 
 
 def host_memory() -> tuple[int, int]:
@@ -50,8 +53,46 @@ class CpuCount:
                 cls.settling = False
 
 
+class KeptBlocks:
+    """Blocks of the host that are kept for the next of their size, which a loop asks for again and again. Memory that the system gives anew costs a fault for each page, which
+    takes longer than a kernel needs to fill it. `nbytes` is what they hold together, but for what threads lose of each other's additions; it begins anew with each emptying."""
+
+    blocks: dict[int, list[tuple[Any, int]]] = {}
+    nbytes = 0
+    most: int | None = None  # that they may hold, once asked for
+
+    @classmethod
+    def take(cls, nbytes: int) -> tuple[Any, int] | None:
+        """A kept block of so many whole pages."""
+        try:
+            block = cls.blocks[nbytes].pop()
+        except (KeyError, IndexError):
+            return None
+        cls.nbytes -= nbytes
+        return block
+
+    @classmethod
+    def keep(cls, nbytes: int, block: tuple[Any, int]) -> None:
+        """Keep a block, if it is a small part of what may be kept; where they become too many, all older ones go."""
+        if cls.most is None:
+            cls.most = host_memory()[1] // _KEPT_PART
+        if nbytes * _FEWEST > cls.most:
+            return
+        if cls.nbytes + nbytes > cls.most:
+            cls.empty()
+        cls.nbytes += nbytes
+        cls.blocks.setdefault(nbytes, []).append(block)
+
+    @classmethod
+    def empty(cls) -> None:
+        """Give all back."""
+        cls.blocks, cls.nbytes = {}, 0
+
+
 def cpu_memory() -> MemoryStats:
     """What arrays hold of the host's memory."""
     CpuCount.settle()
     free, total = host_memory()
-    return MemoryStats(CpuCount.used, 0, CpuCount.peak, CpuCount.blocks, CpuCount.allocs, 0, free, total)
+    return MemoryStats(
+        CpuCount.used, KeptBlocks.nbytes, CpuCount.peak, CpuCount.blocks, CpuCount.allocs, 0, free, total
+    )

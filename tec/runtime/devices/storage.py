@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import DeviceError
 from .allocator import human
 from .device import Device
-from .host_memory import MOST_NOTES, CpuCount, cpu_memory, host_memory
+from .host_memory import MOST_NOTES, CpuCount, KeptBlocks, cpu_memory, host_memory
 
 ALIGN = 64
 # Large blocks of the host begin at a page. One behind the other in the heap they would begin a few lines apart within their pages, and a load some
@@ -49,6 +49,7 @@ def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint
             pass
         if attempt == 0:
             gc.collect()
+            KeptBlocks.empty()
     stats = cpu_memory()
     raise DeviceError(
         f"out of memory on {device}: {human(nbytes)} asked for\n"
@@ -61,6 +62,10 @@ def _kept_size(nbytes: int) -> int:
     return (max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP
 
 
+def _whole_pages(nbytes: int) -> int:
+    return (nbytes + PAGE - 1) & -PAGE
+
+
 def _kept_for(nbytes: int) -> list[tuple[Any, int]] | None:
     """Where blocks for so many bytes are kept; None for large ones."""
     if nbytes > _KEPT_BYTES:
@@ -71,8 +76,7 @@ def _kept_for(nbytes: int) -> list[tuple[Any, int]] | None:
 
 def _host_memory(device: Device, nbytes: int, kept: list[tuple[Any, int]] | None) -> tuple[Any, int]:
     """A block of the host, and the address in it that is aligned."""
-    if kept is not None:
-        nbytes = _kept_size(nbytes)
+    nbytes = _kept_size(nbytes) if kept is not None else _whole_pages(nbytes)
     raw = _host_block(device, nbytes)
     start = ctypes.addressof(ctypes.c_char.from_buffer(raw))  # type: ignore[arg-type]  # a third of what NumPy's own ways to it cost
     return raw, (start + _host_align(nbytes) - 1) & -_host_align(nbytes)
@@ -95,7 +99,8 @@ class Storage:
             try:
                 self._block = block = kept.pop()  # type: ignore[union-attr]  # in one step: other threads take blocks too
             except (IndexError, AttributeError):
-                self._block = block = _host_memory(device, nbytes, kept)
+                found = KeptBlocks.take(_whole_pages(nbytes)) if kept is None else None
+                self._block = block = found or _host_memory(device, nbytes, kept)
             self.owner, self.address = block
             _NOTES.append(nbytes)
         else:
@@ -113,7 +118,9 @@ class Storage:
             return
         _NOTES.append(~self.nbytes)
         kept = _KEPT_FOR.get(self.nbytes)
-        if kept is not None and len(kept) < _KEPT_BLOCKS:  # appending is one step, on whatever thread this runs
+        if kept is None:
+            KeptBlocks.keep(_whole_pages(self.nbytes), block)
+        elif len(kept) < _KEPT_BLOCKS:  # appending is one step, on whatever thread this runs
             kept.append(block)
         if len(_NOTES) > MOST_NOTES:
             CpuCount.settle()

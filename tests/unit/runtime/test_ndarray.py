@@ -15,6 +15,7 @@ import tec
 from tec.errors import ArgumentError, DeviceError
 from tec.runtime import as_device, cpu, nd
 from tec.runtime.arrays import dlpack
+from tec.runtime.devices.host_memory import KeptBlocks
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 float8_e4m3 float8_e5m2".split()
 
@@ -207,6 +208,32 @@ def test_cpu_memory_is_freed_with_its_last_user():
     del capsule
     gc.collect()
     assert cpu().memory().used == before.used and cpu().memory().blocks == before.blocks
+
+
+def test_large_blocks_of_the_host_are_kept_for_the_next_of_their_size(monkeypatch):
+    """A page that the system gives anew costs a fault, which takes longer than to fill it."""
+    dev = cpu()
+    dev.empty_cache()
+    assert dev.memory().cached == 0
+    a = nd.empty(300_000, "uint8")
+    at = a.address
+    del a
+    gc.collect()
+    assert dev.memory().cached == 303_104  # whole pages
+    assert nd.empty(290_000, "uint8").address != at
+    b = nd.empty(303_000, "uint8")
+    assert b.address == at
+    del b
+    gc.collect()
+    monkeypatch.setattr(KeptBlocks, "most", 4 << 20)
+    for n in range(20):
+        nd.empty((300 + n) << 10, "uint8")
+    assert 0 < dev.memory().cached <= 4 << 20
+    before = dev.memory().cached
+    nd.empty(1 << 20, "uint8")  # so large that few would fit
+    assert dev.memory().cached == before
+    dev.empty_cache()
+    assert dev.memory().cached == 0
 
 
 def test_gpu_memory_is_freed_once():
