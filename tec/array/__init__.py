@@ -174,6 +174,7 @@ from .statistical import (
     sum,
     var,
 )
+from .whole import jit
 
 array = _numpy_names.FUNCTIONS["array"]  # the modules of these names are found by imports alone
 trace = _numpy_names.FUNCTIONS["trace"]

@@ -17,7 +17,7 @@ from .computing import cut, in_memory
 from .dtypes import PART, WHOLE, DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Attrs, form_of
-from .node import MOST_NODES, RECORDERS, Node, attributes, broadcast_shapes, leaf, look_at, note, scalar
+from .node import MOST_NODES, RECORDERS, TRACED, Node, attributes, broadcast_shapes, leaf, look_at, note, scalar
 
 Shape = tuple[int, ...]
 
@@ -36,7 +36,7 @@ def make(
     where = inputs[0].device if device is None else device
     if 0 in shape:
         return leaf(empty(shape, dtype.name, where))
-    if sum([n.weight for n in inputs]) >= MOST_NODES:
+    if sum([n.weight for n in inputs]) >= MOST_NODES and not TRACED:
         cut(inputs)
     return Node(form_of(op, tuple([n.form for n in inputs]), shape, dtype, where, attrs, ints, out), inputs)
 
@@ -206,6 +206,8 @@ def reshape(n: Node, shape: Shape) -> Node:
         return _on_parts(lambda p: reshape(p, shape), n)
     if n.data is None and not is_complex(n) and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
+    if TRACED and TRACED[-1].depends(n):  # no memory yet
+        return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
     a = in_memory(n)
     if n.is_foreign:
         a = a.copyto(empty(a.shape, a.dtype, a.device))
@@ -295,7 +297,7 @@ def matmul(a: Node, b: Node, shape: Shape, out: Attrs = ()) -> Node:
 
 def boundary(n: Node) -> Node:
     """The node, computed: what is made of it begins another expression."""
-    if n.data is None:
+    if n.data is None and not (TRACED and TRACED[-1].depends(n)):
         in_memory(n)
     return n
 

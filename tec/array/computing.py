@@ -21,7 +21,7 @@ from ..runtime.devices.device import Device
 from ..target import Target
 from .complexes import as_complex, is_complex, woven
 from .forms import Form
-from .node import MOST_NODES, Node
+from .node import COSTLY, MOST_NODES, TRACED, Node
 from .program import Bound, ExpressionCode, NeedsSizes
 from .trace import Trace, collapsed, is_leaf, symbolic
 
@@ -73,6 +73,8 @@ def cache_of(device: Device) -> tuple[Target, _Cache]:
 
 def compute(*nodes: Node) -> None:
     """Compute these nodes and what they need; work on a GPU is queued."""
+    if TRACED and any(TRACED[-1].depends(n) for n in nodes):
+        TRACED[-1].refuse()
     if len(nodes) == 1:
         node = nodes[0]
         if node.data is not None or _compute_known(node):
@@ -84,6 +86,7 @@ def compute(*nodes: Node) -> None:
         _compute_woven(roots)
         return
     _settle_shared(roots)
+    roots += _kept(roots)
     trace = Trace(roots)
     form = roots[0].form
     bound = _bound(trace, form.device)
@@ -130,7 +133,9 @@ def _read(n: Node, leaves: list[Node], inner: list[Node]) -> bool:
         if i.form is not f:
             return False
         if i.data is None:
-            if i.computed or not _read(i, leaves, inner):
+            if i.computed or (f.op in COSTLY and (i.taped or len(i.pending_readers()) > 1)):
+                return False
+            if not _read(i, leaves, inner):
                 return False
             inner.append(i)
         else:
@@ -182,7 +187,7 @@ def _know(form: Form, leaves: list[Node], bound: Bound) -> None:
 
 def in_memory(node: Node) -> NDArray:
     """The array of a node, computed where it was not."""
-    if node.data is None:
+    if node.data is None or (TRACED and TRACED[-1].depends(node)):
         compute(node)
     assert node.data is not None
     return node.data
@@ -207,10 +212,32 @@ def _settle_shared(roots: Sequence[Node]) -> None:
             compute(n)
 
 
+def _kept(roots: Sequence[Node]) -> list[Node]:
+    """What is computed on the way to these, takes longer to compute than to keep, and is asked for again: by a gradient, or by an expression beside these."""
+    seen = set(roots)
+    costly: list[Node] = []
+    stack = [i for r in roots for i in r.inputs]
+    while stack:
+        n = stack.pop()
+        if n.data is None and n not in seen:
+            seen.add(n)
+            if n.form.op in COSTLY:
+                costly.append(n)
+            stack.extend(n.inputs)
+    return [n for n in costly if n.taped or any(r not in seen for r in n.pending_readers())]
+
+
 def cut(inputs: Sequence[Node]) -> None:
     """Keep expressions short: compute the longest inputs of one that would be too long."""
     while sum(n.weight for n in inputs) >= MOST_NODES:
         compute(max(inputs, key=lambda n: n.weight))
+
+
+def bound_whole(trace: Trace, device: Device) -> Bound:
+    """The calls of a function that is compiled whole, with its sizes as numbers."""
+    target, cache = cache_of(device)
+    with cache.lock:
+        return _make(trace, device, target, cache, numbers=True)
 
 
 def _bound(trace: Trace, device: Device) -> Bound:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.gradient import grad as graph_grad
-from . import dtypes
+from . import build, dtypes
 from .array import Array
 from .computing import in_memory
 from .creation import ones_like, zeros_like
 from .errors import ArrayTypeError, ArrayValueError
-from .node import Node, leaf, note
+from .node import TRACED, Node, leaf, note
 from .pullbacks import JOINS, RULES, STEPS, by_definition
 from .tape import Entry, Tape, array_of, depends
 from .trees import leaves, mapped, rebuilt
@@ -35,12 +35,14 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, f
 
 def is_program(f: Any) -> bool:
     """Whether it is a function of arrays, not a model to compile."""
-    return isinstance(f, _FUNCTIONS)
+    return isinstance(f, _FUNCTIONS) or hasattr(type(f), "__tec_program__")
 
 
 def _watched(x: Array) -> Array:
     """The argument as a value of its own, whose gradient is asked for."""
     n = x._node
+    if TRACED and TRACED[-1].depends(n):  # no value yet: one of its own by name alone
+        return Array(build.unary("identity", n))
     made = leaf(in_memory(n), beside=n)
     note("identity", made, (n,))
     return Array(made)

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.arrays.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray, array
 from . import build, dtypes, kernels
 from .complexes import as_pairs
 from .computing import compute, in_memory
 from .dtypes import PART
 from .errors import ArrayIndexError, ArrayValueError
-from .node import RECORDERS, Node, leaf, note, scalar
+from .node import RECORDERS, TRACED, Node, leaf, note, scalar
 from .search_kernels import coordinates_of, places_of
 
 # ---- reading an index
@@ -182,11 +182,22 @@ def checked(index: Node, extent: int, d: int) -> Node:
     if low < -extent:
         below = build.binary("less", index, scalar(-extent, index.dtype, index.device), dtypes.bool)
         bad = below if bad is None else build.binary("logical_or", bad, below)
+    if bad is not None and TRACED and TRACED[-1].depends(bad):
+        # Its numbers are not there yet: it stays inside, and is told when they are.
+        TRACED[-1].checks.append(
+            (build.reduce("any", bad, tuple(range(len(bad.shape))), False) if bad.shape else bad, _outside(d, extent))
+        )
+        index = build.binary("maximum", index, scalar(max(-extent, low), index.dtype, index.device))
+        return build.binary("minimum", index, scalar(min(max(extent - 1, 0), high), index.dtype, index.device))
     if bad is not None and build.value(
         build.reduce("any", bad, tuple(range(len(bad.shape))), False) if bad.shape else bad, decides=False
     ):
-        raise ArrayIndexError(f"an index of dimension {d} is outside of its extent, {extent}")
+        raise ArrayIndexError(_outside(d, extent))
     return index
+
+
+def _outside(d: int, extent: int) -> str:
+    return f"an index of dimension {d} is outside of its extent, {extent}"
 
 
 def _split(n: Node, keys: Sequence[Any]) -> tuple[Node, list[Node], list[int]]:
@@ -283,6 +294,8 @@ def _put_region(n: Node, region: _Region, value: Node) -> Node:
         # The whole array: it names another value.
         full = build.broadcast_to(value, region.shape)
         return build.reshape(full, n.shape)
+    if TRACED and (TRACED[-1].depends(value) or TRACED[-1].depends(n)):
+        return _with_region(n, region, value)
     source = in_memory(value)  # before it is written to what it may be made of
     if RECORDERS:  # a value of its own, of which the old one is a part
         before, n = n, build.copy(n)
@@ -297,6 +310,24 @@ def _put_region(n: Node, region: _Region, value: Node) -> Node:
         target = in_memory(n)
     _write(_view(target, region), source)
     return n
+
+
+def _with_region(n: Node, region: _Region, value: Node) -> Node:
+    """What an assignment gives as an expression: each element reads its place among the values, and is one of them or stays."""
+    made = build.reshape(build.broadcast_to(value, region.shape), tuple(region.sizes))
+    inside: Node | None = None
+    for d, (start, step, size) in enumerate(zip(region.starts, region.steps, region.sizes)):
+        place, off = np.divmod(np.arange(n.shape[d]) - start, step)
+        within = (off == 0) & (place >= 0) & (place < size)
+        if within.all() and step == 1:
+            continue
+        at = leaf(array(np.where(within, place, 0), n.device))
+        made = build.gather(made, at, d)
+        line = tuple(m if k == d else 1 for k, m in enumerate(n.shape))
+        here = build.broadcast_to(build.reshape(leaf(array(within, n.device)), line), n.shape)
+        inside = here if inside is None else build.binary("logical_and", inside, here)
+    made = build.cast(made, n.dtype)
+    return made if inside is None else build.where(inside, made, n)
 
 
 def own(n: Node) -> Node:

@@ -28,8 +28,12 @@ from .forms import Attrs, Form, form_of, leaf_form
 # Nodes of an expression that is computed at once: as many as the graph compiler fuses (24) into two or three kernels. Longer chains are cut there, so that
 # a loop that never asks for its result compiles one piece and runs it again and again.
 MOST_NODES = 64
+# Operators that take longer to compute than their results to keep, where expressions that are computed one after another ask for them. All else is computed where it is read.
+COSTLY = frozenset(("matmul", "einsum", "conv", "conv_transpose", "max_pool"))
 # Those who write down what is made of what (`tape`), the innermost last: for gradients, and to map programs over a batch. Empty but for that.
 RECORDERS: list[Any] = []
+# Functions that are being compiled whole (`whole`), the innermost last: what follows from their arguments has no value yet.
+TRACED: list[Any] = []
 _PRUNE = 32  # readers after which the dead ones are forgotten
 
 
@@ -48,7 +52,7 @@ class Node:
     """A value. `data` is where it lies (compact), or None for an expression: `form.op` (an operator of graphs, `tec.ops.OPS`) on `inputs`
     with `form.attrs`, which are constants of the code, and `form.ints`, sizes and places that the code takes as numbers."""
 
-    __slots__ = ("__weakref__", "computed", "data", "form", "inputs", "memory", "owner", "readers")
+    __slots__ = ("__weakref__", "computed", "data", "form", "inputs", "memory", "owner", "readers", "taped")
 
     def __init__(self, form: Form, inputs: tuple[Node, ...]):
         self.form = form  # of the expression, from `settle` on of what is in memory
@@ -57,6 +61,7 @@ class Node:
         self.memory: Memory | None = None  # None: its own alone
         self.owner: Any = None  # a weak reference to the array that names it
         self.computed = 0  # how often it was computed inside of another expression
+        self.taped = False  # whether a gradient asks for it again, and it is one of `COSTLY`
         self.readers: list[Any] | None = []
         if inputs:
             if RECORDERS:

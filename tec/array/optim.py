@@ -22,9 +22,12 @@ from typing import Any
 from .array import Array
 from .computing import compute
 from .creation import zeros_like
+from .dtypes import float32, float64
 from .elementwise import sqrt
 from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
+from .manipulation import astype
+from .node import TRACED
 from .trees import leaves, mapped, placed, rebuilt
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
@@ -32,7 +35,8 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
 
 def _updated(params: Any, rows: list[tuple[Array, ...]]) -> list[Any]:
     """Trees of the parts of rows, one row a parameter, computed at once."""
-    compute(*[x._node for row in rows for x in row])
+    if not TRACED:
+        compute(*[x._node for row in rows for x in row])
     return [rebuilt(params, list(column)) for column in zip(*rows)]
 
 
@@ -170,6 +174,14 @@ class SGD(_Rule):
         return made[0], {"step": state["step"] + 1, "velocity": made[1] if self.momentum else None}
 
 
+def _corrections(step: Any, lr: float, a: float, b: float) -> tuple[Any, Any]:
+    """The rate and the scale of a step of Adam; of its number as an array (`tec.array.jit`) in float64, of whose digits 1 - b**step loses some."""
+    if type(step) is not Array:
+        return lr / (1 - a**step), (1 - b**step) ** 0.5
+    wide = astype(step, float64)
+    return astype(lr / (1 - a**wide), float32), astype(sqrt(1 - b**wide), float32)
+
+
 @dataclass(frozen=True)
 class Adam(_Rule):
     """D. Kingma, J. Ba, "Adam", arXiv 1412.6980; weight_decay is added to the gradient."""
@@ -191,7 +203,7 @@ class Adam(_Rule):
         slopes = _slopes(self, params, grads)
         a, b = self.betas
         step = state["step"] + 1
-        size, root = self.lr / (1 - a**step), (1 - b**step) ** 0.5
+        size, root = _corrections(step, self.lr, a, b)
         rows: list[tuple[Array, ...]] = []
         for p, g, m, v in zip(leaves(params), slopes, leaves(state["mean"]), leaves(state["square"])):
             p, g = self._decayed(p, g)

@@ -14,7 +14,7 @@ from typing import Any
 from . import dtypes
 from .array import Array
 from .forms import Attrs, Form
-from .node import RECORDERS, Node
+from .node import COSTLY, RECORDERS, Node
 
 
 class Entry:
@@ -45,6 +45,7 @@ class Tape:
     def record(self, op: str, made: Node, inputs: tuple[Node, ...], form: Form | None, more: dict[str, Any]) -> None:
         if threading.get_ident() == self.thread:
             self.entries.append(Entry(op, made, inputs, form, more))
+            made.taped = self.differentiates and op in COSTLY
 
     def look_at(self, n: Node) -> None:
         if threading.get_ident() == self.thread:

@@ -39,7 +39,7 @@ else:
 
 meant_by_a_call(
     __name__,
-    "@tec.kernel is a kernel by hand; functions of tec.array need nothing: their expressions are compiled when a value is needed",
+    "@tec.kernel is a kernel by hand; tec.array.jit(f) compiles a function of arrays whole",
 )
 
 __all__ = ["Kernel", "Occupancy", "device_code", "kernel", "launch_configuration", "occupancy"]

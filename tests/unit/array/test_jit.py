@@ -1,0 +1,138 @@
+"""Functions of arrays compiled whole: the same values as without, no Python from the second call on, and what cannot be is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+
+xp = tec.array
+nn = xp.nn
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape: int, dev: Any = None) -> Any:
+    return xp.asarray(RNG.standard_normal(shape).astype("float32"), device=dev)
+
+
+def loss(p: Any, x: Any, y: Any) -> Any:
+    h = nn.max_pool(nn.relu(nn.conv(x, p["conv"], padding=1)), 2)
+    h = nn.layer_norm(xp.reshape(h, (h.shape[0], -1)))
+    return nn.cross_entropy(h @ p["out"] + p["bias"][0:3], y)
+
+
+@pytest.mark.parametrize("rule", [xp.optim.SGD(0.1, momentum=0.9), xp.optim.Adam(0.01), xp.optim.AdamW(0.02)], ids=str)
+def test_a_training_step_is_the_same(rule: Any) -> None:
+    x, y = normal(6, 2, 8, 8), xp.asarray(RNG.integers(0, 3, 6))
+    params = {"conv": normal(4, 2, 3, 3), "out": normal(64, 3), "bias": normal(5)}
+    calls = 0
+
+    def step(p: Any, state: Any, x: Any, y: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        value, grads = tec.value_and_grad(loss)(p, x, y)
+        return value, *rule.update(p, grads, state)
+
+    whole = xp.jit(step)
+    one = two = (params, rule.init(params))
+    for _ in range(4):
+        v, *one = step(*one, x, y)
+        calls = 0
+        w, *two = whole(*two, x, y)
+        assert abs(float(v) - float(w)) < 1e-5
+    assert calls == 0
+    for k in params:
+        np.testing.assert_allclose(one[0][k].numpy(), two[0][k].numpy(), rtol=1e-4, atol=1e-5)
+    assert int(two[1]["step"]) == 4
+
+
+@pytest.mark.parametrize("dev", [tec.cpu(), tec.rocm_emu("gfx942")], ids=str)
+def test_forms_of_arguments_and_results(dev: Any) -> None:
+    scale = normal(3, dev=dev)
+
+    @xp.jit
+    def f(tree: Any, k: float, name: str = "a") -> Any:
+        x, (y, none) = tree["x"], tree["y"]
+        return {"sum": x * scale + y, "same": x, "constant": scale, "one": [k * 2.0, none, name]}
+
+    x, y = normal(2, 3, dev=dev), normal(3, dev=dev)
+    for k in (1.5, 2.5):
+        got = f({"x": x, "y": (y, None)}, xp.asarray(k, device=dev) if dev != tec.cpu() else k)
+        np.testing.assert_allclose(got["sum"].numpy(), x.numpy() * scale.numpy() + y.numpy(), rtol=1e-6)
+        assert float(got["one"][0]) == 2 * k and got["one"][1:] == [None, "a"]
+    got["same"][0] = 9.0
+    got["constant"][0] = 9.0
+    assert not (x.numpy() == 9).any() and not (scale.numpy() == 9).any()
+    assert f({"x": normal(4, 3, dev=dev), "y": (y, None)}, got["one"][0])["sum"].shape == (4, 3)
+
+
+def test_assignments_and_indices_are_expressions() -> None:
+    def f(x: Any, v: Any, at: Any) -> Any:
+        y = x + 0
+        y[1:3, ::2] = v
+        y[-1] = 7.0
+        y[::-1, 1] = x[:, 0]
+        return y, xp.take(y, at, axis=0), x
+
+    x, v = xp.reshape(xp.arange(20, dtype="float32"), (5, 4)), xp.asarray([[9.0, 8.0], [6.0, 5.0]])
+    at = xp.asarray([4, 0, 2])
+    whole = xp.jit(f)
+    for want, got in zip(f(x, v, at), whole(x, v, at)):
+        np.testing.assert_array_equal(want.numpy(), got.numpy())
+    assert x.tolist()[4] == [16.0, 17.0, 18.0, 19.0]
+    for bad in ([4, 5, 0], [-6, 0, 0]):
+        with pytest.raises(IndexError, match="outside of its extent, 5"):
+            whole(x, v, xp.asarray(bad))
+    assert whole(x, v, xp.asarray([-5, 4, 1]))[1].shape == (3, 4)
+
+
+def test_what_asks_for_numbers_is_told() -> None:
+    x = normal(4)
+    for f in (
+        lambda x: x if float(xp.sum(x)) > 0 else -x,
+        lambda x: xp.sort(x),
+        lambda x: x[x > 0],
+        lambda x: x.numpy(),
+    ):
+        with pytest.raises(tec.TecError, match="has no number") as e:
+            xp.jit(f)(x)
+        assert "xp.where" in str(e.value.hint)
+    assert float(xp.sum(x)) == float(xp.sum(x))  # arrays compute as before
+    with pytest.raises(tec.TecError, match="ndarray as argument"):
+        xp.jit(lambda x: x)(np.ones(3))
+    with pytest.raises(tec.TecError, match="object as result"):
+        xp.jit(lambda x: object())(x)
+    with pytest.raises(tec.TecError, match="no function"):
+        xp.jit(3)
+    with pytest.raises(tec.TecError, match="complex result"):
+        xp.jit(lambda x: x * 1j)(x)
+    with pytest.raises(tec.ArgumentError) as told:
+        tec.jit(lambda x: x)
+    assert "tec.array.jit" in str(told.value.hint)
+
+
+def test_functions_within_functions() -> None:
+    inner = xp.jit(lambda x: xp.sum(x * x))
+    outer = xp.jit(lambda x: tec.grad(inner)(x) + inner(x))
+    x = normal(5)
+    want = 2 * x.numpy() + (x.numpy() ** 2).sum()
+    np.testing.assert_allclose(outer(x).numpy(), want, rtol=1e-5)
+    np.testing.assert_allclose(xp.jit(lambda x: xp.asarray([1.0, 2.0]))(x).numpy(), [1, 2])
+
+
+def test_products_are_computed_once() -> None:
+    """What expressions that are computed one after another ask for is kept where it takes long: a product under two of them."""
+    a, b = normal(40, 50), normal(50, 30)
+    made = a @ b
+    first, second = xp.sum(made * 2.0, axis=0), xp.exp(made)
+    node = made._node
+    del made
+    first.block()
+    assert node.data is not None
+    np.testing.assert_allclose(second.numpy(), np.exp(a.numpy() @ b.numpy()), rtol=1e-4)
+    with tec.profile() as shown:
+        tec.grad(lambda a: xp.sum(xp.exp(a @ b) * xp.tanh(a @ b)))(a).block()
+    assert str(shown).count("matmul") <= 4
