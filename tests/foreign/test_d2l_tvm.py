@@ -3,8 +3,8 @@
     git clone https://github.com/d2l-ai/d2l-tvm /tmp/d2l
     TEC_D2L_CHECKOUT=/tmp/d2l TEC_TVM_CHECKOUT=/tmp/tvm python -m pytest -q tests/foreign/test_d2l_tvm.py
 
-Each runs in a process of its own with `tvm` installed, plotting and MXNet stubbed, timing loops cut short, and the software gfx942 in place of CUDA. What MXNet
-computes to compare with is computed by NumPy (`tvm_programs`).
+Each runs in a process of its own with `tvm` installed, plotting and MXNet stubbed, timing loops cut short, and the software gfx942 in place of CUDA. Chapters that are
+for a processor with AVX-512 are run for the host's own where it lacks that. What MXNet computes to compare with is computed by NumPy (`tvm_programs`).
 """
 
 from __future__ import annotations
