@@ -9,7 +9,22 @@ networks use; `topi.schedule` is the choice that networks get:
     f = tec.build(made.schedule, [A, *made.outputs], "llvm")
 """
 
-from . import broadcast, channels_last, generic, image, math, mx, nn, reduction, scatter, sparse, tag, transform, utils
+from . import (
+    broadcast,
+    channels_last,
+    generic,
+    image,
+    math,
+    mx,
+    nn,
+    reduction,
+    resizing,
+    scatter,
+    sparse,
+    tag,
+    transform,
+    utils,
+)
 from .broadcast import *  # noqa: F403
 from .generic import schedule
 from .math import *  # noqa: F403
@@ -41,6 +56,11 @@ for _name in channels_last.__all__:  # `nn` has them, which they are made of
     setattr(nn, _name, getattr(channels_last, _name))
 nn.sparse_dense = sparse.sparse_dense  # type: ignore[attr-defined]  # where TVM has it
 nn.__all__ += [*channels_last.__all__, "sparse_dense"]
+
+
+for _name in resizing.__all__:
+    setattr(image, _name, getattr(resizing, _name))
+image.__all__ += resizing.__all__
 
 
 def __dir__() -> list[str]:
