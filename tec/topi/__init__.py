@@ -10,6 +10,7 @@ networks use; `topi.schedule` is the choice that networks get:
 """
 
 from . import (
+    batches,
     broadcast,
     channels_last,
     generic,
@@ -17,6 +18,7 @@ from . import (
     math,
     mx,
     nn,
+    placing,
     reduction,
     resizing,
     scatter,
@@ -24,10 +26,12 @@ from . import (
     tag,
     transform,
     utils,
+    vision,
 )
 from .broadcast import *  # noqa: F403
 from .generic import schedule
 from .math import *  # noqa: F403
+from .placing import *  # noqa: F403
 from .reduction import *  # noqa: F403
 from .scatter import *  # noqa: F403
 from .transform import *  # noqa: F403
@@ -45,17 +49,20 @@ __all__ = [
     "tag",
     "transform",
     "utils",
+    "vision",
 ]
 __all__ += broadcast.__all__
 __all__ += math.__all__
 __all__ += reduction.__all__
 __all__ += transform.__all__
 __all__ += scatter.__all__
+__all__ += placing.__all__
 
-for _name in channels_last.__all__:  # `nn` has them, which they are made of
-    setattr(nn, _name, getattr(channels_last, _name))
+for _part in (channels_last, batches):  # `nn` has them, which they are made of
+    for _name in _part.__all__:
+        setattr(nn, _name, getattr(_part, _name))
 nn.sparse_dense = sparse.sparse_dense  # type: ignore[attr-defined]  # where TVM has it
-nn.__all__ += [*channels_last.__all__, "sparse_dense"]
+nn.__all__ += [*channels_last.__all__, *batches.__all__, "sparse_dense"]
 
 
 for _name in resizing.__all__:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tec import topi as _topi
 from tec.te import Tensor
-from tec.topi import broadcast, generic, image, reduction, sparse, tag, transform, utils
+from tec.topi import broadcast, generic, image, reduction, sparse, tag, transform, utils, vision
 
 from ..names import absent
 from . import nn

@@ -1,0 +1,149 @@
+"""topi's functions that cut, put and pick, beside NumPy; regions of interest beside the samples that they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tec import te, topi
+from tec.errors import ExprError
+
+RNG = np.random.default_rng(11)
+
+
+def made(f, *arrays):
+    """A function of topi on arrays."""
+    xs = [te.placeholder(a.shape, a.dtype.name, f"x{k}") for k, a in enumerate(arrays)]
+    (got,) = te.evaluate([f(*xs)], dict(zip(xs, arrays)))
+    return got
+
+
+@pytest.mark.parametrize(
+    ("block", "before", "after"), [((2, 3), (0, 0), (0, 0)), ((2, 2), (1, 0), (1, 0)), ((4,), (1,), (3,))]
+)
+def test_space_to_batch_and_back(block, before, after):
+    x = RNG.standard_normal((2, 4, 6, 3)).astype("float32")
+    got = made(lambda a: topi.nn.space_to_batch_nd(a, block, before, after, 7.0), x)
+    m = len(block)
+    wide = np.pad(x, [(0, 0), *zip(before, after), *[(0, 0)] * (3 - m)], constant_values=7.0)
+    want = [wide[(slice(None), *(slice(o, None, b) for o, b in zip(offset, block)))] for offset in np.ndindex(*block)]
+    np.testing.assert_array_equal(got, np.concatenate(want))
+    np.testing.assert_array_equal(made(lambda a: topi.nn.batch_to_space_nd(a, block, before, after), got), x)
+
+
+def test_blocks_that_do_not_fit():
+    x = te.placeholder((3, 5, 6, 3), name="x")
+    for f in (topi.nn.space_to_batch_nd, topi.nn.batch_to_space_nd):
+        with pytest.raises(ExprError, match="blocks of"):
+            f(x, [2, 2], [0, 0], [0, 0])
+    with pytest.raises(ExprError, match="divide evenly"):
+        topi.nn.adaptive_pool3d(te.placeholder((1, 2, 4, 5, 6), name="v"), 2, "max")
+
+
+def test_volumes():
+    x = RNG.standard_normal((1, 2, 4, 6, 2)).astype("float32")
+    parts = x.reshape(1, 2, 2, 2, 3, 2, 1, 2)
+    np.testing.assert_allclose(
+        made(lambda a: topi.nn.adaptive_pool3d(a, (2, 3, 1), "avg"), x), parts.mean((3, 5, 7)), rtol=1e-5
+    )
+    np.testing.assert_array_equal(made(lambda a: topi.nn.adaptive_pool3d(a, (2, 3, 1), "max"), x), parts.max((3, 5, 7)))
+    np.testing.assert_array_equal(made(lambda a: topi.nn.upsampling3d(a, 2, 1, 3), x), x.repeat(2, 2).repeat(3, 4))
+
+
+def test_conv1d_of_both_layouts():
+    x, w = RNG.standard_normal((2, 3, 9)).astype("float32"), RNG.standard_normal((4, 3, 3)).astype("float32")
+    want = np.einsum("nciw,ocw->noi", np.lib.stride_tricks.sliding_window_view(x, 3, 2), w)
+    np.testing.assert_allclose(made(topi.nn.conv1d, x, w), want, rtol=1e-4, atol=1e-5)
+    last = made(
+        lambda a, b: topi.nn.conv1d(a, b, data_layout="NWC"), x.transpose(0, 2, 1).copy(), w.transpose(2, 1, 0).copy()
+    )
+    np.testing.assert_allclose(last.transpose(0, 2, 1), want, rtol=1e-4, atol=1e-5)
+
+
+def test_scale_shift_and_losses():
+    x, a, b = RNG.standard_normal((2, 4, 5, 3)).astype("float32"), *RNG.standard_normal((2, 3)).astype("float32")
+    np.testing.assert_allclose(made(topi.nn.scale_shift_nhwc, x, a, b), x * a + b, rtol=1e-6)
+    p, w = RNG.standard_normal((4, 5, 2)).astype("float32"), RNG.random(5).astype("float32")
+    t = np.asarray([[0, 4], [-1, 2], [3, 3], [1, -1]], "int32")
+    counts = t >= 0
+    shares = w[t] * counts
+    terms = -np.take_along_axis(p, np.maximum(t, 0)[:, None], 1)[:, 0] * shares
+    for how, want in (("none", terms), ("sum", terms.sum()), ("mean", terms.sum() / shares.sum())):
+        np.testing.assert_allclose(made(lambda *x, how=how: topi.nn.nll_loss(*x, how, -1), p, t, w), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("k", [0, 1, -2])
+def test_diagonals(k):
+    x = RNG.standard_normal((2, 4, 5)).astype("float32")
+    n = len(np.diagonal(x[0], k))
+    d = RNG.standard_normal((2, n)).astype("float32")
+    want = x.copy()
+    for m, line in zip(want, d):
+        r = np.arange(n) + max(-k, 0)
+        m[r, r + k] = line
+    np.testing.assert_array_equal(made(lambda a, b: topi.matrix_set_diag(a, b, k), x, d), want)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides"),
+    [([1, 0], [3, 6], [1, 3]), ([-1, 1], [0, -1], [-2, 2]), ([0], [2], None), ([2, 2], [2, 6], None)],
+)
+def test_strided_set(begin, end, strides):
+    x = RNG.standard_normal((4, 6)).astype("float32")
+    steps = strides or [1] * len(begin)
+    at = tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps))
+    v = RNG.standard_normal(x[at].shape).astype("float32")
+    want = x.copy()
+    want[at] = v
+    np.testing.assert_array_equal(made(lambda a, b: topi.strided_set(a, b, begin, end, strides), x, v), want)
+
+
+def test_places():
+    p = RNG.permutation(7).astype("int32")
+    np.testing.assert_array_equal(made(topi.invert_permutation, p), np.argsort(p))
+    x = RNG.standard_normal((4, 5, 6)).astype("float32")
+    i, j = np.asarray([[0], [-1], [3]]), np.asarray([4, 0])
+    np.testing.assert_array_equal(made(lambda a, *at: topi.adv_index(a, at), x, i, j), x[i, j])
+    for shape in ((5, 1), (4, 1, 6), (6,), (1,), (4, 5, 6)):
+        lead = 3 - len(shape)
+        axes = tuple(k for k in range(3) if k < lead or shape[k - lead] == 1)
+        np.testing.assert_allclose(
+            made(lambda a, s=shape: topi.collapse_sum(a, s), x), x.sum(axes).reshape(shape), rtol=1e-4, atol=1e-5
+        )
+    with pytest.raises(ExprError, match="broadcasts"):
+        topi.collapse_sum(te.placeholder((4, 5), name="a"), (3,))
+
+
+def sampled(plane, y, x):
+    """One bilinear sample of a plane."""
+    rows, columns = plane.shape
+    if not (-1 <= y <= rows and -1 <= x <= columns):
+        return 0.0
+    y, x = max(y, 0.0), max(x, 0.0)
+    i, j = min(int(y), rows - 1), min(int(x), columns - 1)
+    u, v = (0.0 if i == rows - 1 else y - i), (0.0 if j == columns - 1 else x - j)
+    k, m = min(i + 1, rows - 1), min(j + 1, columns - 1)
+    return (plane[i, j] * (1 - v) + plane[i, m] * v) * (1 - u) + (plane[k, j] * (1 - v) + plane[k, m] * v) * u
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align(mode):
+    x = RNG.standard_normal((2, 3, 8, 9)).astype("float32")
+    rois = np.asarray([[0, 1, 2, 9, 12], [1, -3, 0, 14, 7], [1, 4, 4, 4.5, 4.5]], "float32")
+    got = made(lambda a, b: topi.vision.roi_align_nchw(a, b, (2, 3), 0.5, mode, 2), x, rois)
+    for k, c, i, j in np.ndindex(*got.shape):
+        n, x1, y1, x2, y2 = rois[k] * [1, 0.5, 0.5, 0.5, 0.5]
+        h, w = max(y2 - y1, 1.0) / 2, max(x2 - x1, 1.0) / 3
+        places = [(y1 + (i + (p + 0.5) / 2) * h, x1 + (j + (q + 0.5) / 2) * w) for p in range(2) for q in range(2)]
+        samples = [sampled(x[int(n), c], *at) for at in places]
+        want = np.mean(samples) if mode == "avg" else np.max(samples)
+        if mode == "avg":
+            assert abs(got[k, c, i, j] - want) < 1e-4
+    last = made(
+        lambda a, b: topi.vision.roi_align_nhwc(a, b, (2, 3), 0.5, mode, 2), x.transpose(0, 2, 3, 1).copy(), rois
+    )
+    np.testing.assert_allclose(last.transpose(0, 3, 1, 2), got, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ExprError, match="sample_ratio"):
+        topi.vision.roi_align_nchw(
+            te.placeholder((1, 2, 4, 4), name="x"), te.placeholder((1, 5), name="r"), 2, 1.0, mode
+        )
