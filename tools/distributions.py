@@ -48,6 +48,7 @@ RUNTIME = Distribution(
         "tec/errors.py",
         "tec/notebook.py",
         "tec/locks.py",
+        "tec/likeness.py",
         "tec/records.py",
         "tec/polynomials.py",
         "tec/target",

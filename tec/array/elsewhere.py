@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+from ..likeness import by_name, meant
 
 _HERE = {
     "conv(x, weight, strides=..., padding=...), of any number of dimensions": "conv1d conv2d conv3d Conv1d Conv2d Conv3d conv_general_dilated",
@@ -24,13 +25,7 @@ _HERE = {
     "matrix_norm or vector_norm": "vecnorm", "solve(l, b)": "solve_triangular triangular_solve cho_solve", "eigh(x)": "symeig",
     "scipy.linalg of x.numpy(), on the host": "expm lu lu_factor schur logm sqrtm",
 }  # fmt: skip
-_BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}
-
-
-def meant(name: str, names: Iterable[str]) -> str | None:
-    """The question that ends a message about a name that is not there; None where none of `names` is like it."""
-    close = difflib.get_close_matches(name, list(names), 1, 0.75)
-    return f"is {close[0]} meant?" if close else None
+_BY_NAME = by_name(_HERE)
 
 
 def missing(module: str, name: str, there: Sequence[str]) -> AttributeError:

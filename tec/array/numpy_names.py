@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..likeness import meant
 from ..runtime.arrays.dtypes import itemsize
 from . import (
     creation,
@@ -28,7 +29,6 @@ from . import (
     sorting,
 )
 from .array import Array, node_of
-from .elsewhere import meant
 from .numbers import of_numbers
 
 # NumPy's names for functions of the namespace with the same arguments.
@@ -189,7 +189,7 @@ def _missing(self: Array, name: str) -> Any:
         if hint is None and callable(getattr(inspection.namespace(None), name, None)):
             hint = f"tec.array.{name}(x)"
         if hint is None:
-            hint = meant(name, [n for n in dir(Array) if not n.startswith("_")])
+            hint = meant(name, dir(Array))
         if hint is not None:
             raise AttributeError(f"an array has no attribute {name!r}: {hint}")
     raise AttributeError(f"an array has no attribute {name!r}")

@@ -11,6 +11,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ..likeness import meant
+
 # class -> {a name elsewhere: the path here}
 NAMES: dict[str, dict[str, str]] = {
     "For": {"loop_var": "var", "thread_binding": "thread"},
@@ -42,7 +44,6 @@ PLACES: dict[str, dict[str, str]] = {
         "normalize": "tec.lower(s, args) does it",
     },
 }  # fmt: skip
-_NEAR = 0.75  # how like a name must be to be asked about
 
 _READ: dict[tuple[type, str], Callable[[Any], Any]] = {}
 
@@ -80,7 +81,5 @@ def _missing(cls: type, name: str) -> str:
         place = PLACES.get(base.__name__, {}).get(name)
         if place is not None:
             return f"{said}: {place}.{name} of a stage" if place == "s[B]" else f"{said}: {place}"
-    import difflib  # for messages alone
-
-    close = difflib.get_close_matches(name, [n for n in dir(cls) if not n.startswith("_")], 1, _NEAR)
-    return f"{said}; is {close[0]} meant?" if close else said
+    question = meant(name, dir(cls))
+    return f"{said}; {question}" if question else said

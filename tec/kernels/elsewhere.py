@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from types import ModuleType
 
 import numpy as np
 
 from ..errors import ExprError
 from ..ir.dtype import dtype_info
+from ..likeness import by_name, meant
 from . import language
 
 _HERE = {
@@ -53,7 +53,7 @@ _HERE = {
     "@tec.kernel, and k[grid, block](...)": "jit",
     "tec.vload(a, i, lanes), or x[i]": "load", "tec.vstore(a, i, v), or x[i] = v": "store",
 }  # fmt: skip
-_BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}
+_BY_NAME = by_name(_HERE)
 
 
 def named(name: str) -> str | None:
@@ -76,8 +76,7 @@ def here(name: str) -> str | None:
         return f"tec calls it {found}"
     if _is_dtype(name):
         return f'types are names, "{name}"' + (f", or NumPy's, np.{name}" if hasattr(np, name) else "")
-    close = difflib.get_close_matches(name, language.NAMES, 1, 0.75)
-    return f"is tec.{close[0]} meant?" if close else None
+    return meant(name, language.NAMES, "tec.")
 
 
 def _chain(node: ast.expr) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 from functools import partial
@@ -15,6 +14,7 @@ import numpy as np
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
+from ..likeness import meant
 from . import complexes, elsewhere, language, library, numbers
 from .expressions import AsType
 from .values import (
@@ -280,10 +280,9 @@ class Functions(Words):
             raise self.error(f"{module}.{name} takes {takes} number{'s' * (takes > 1)}, {len(parts)} given")
         if takes is None:
             there = (*_MATH, *_OF_NUMBERS, *_OF_FLOATS)
-            close = difflib.get_close_matches(name, there, 1, 0.75)
             raise self.error(
                 f"{module}.{name} is not in the language of kernels",
-                hint=f"is {close[0]} meant?" if close else f"there are {', '.join(sorted(there))}",
+                hint=meant(name, there) or f"there are {', '.join(sorted(there))}",
             )
         reals = [self._real(p) for p in parts]
         same = reals[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import ImportModelError
+from ..likeness import near
 from .kinds import check
 
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
@@ -124,6 +124,6 @@ class Config:
 def unknown(said: str, name: str, names: Iterable[str]) -> ImportModelError:
     """The error of an architecture that is not among `names`: what is near, and all that are."""
     known = sorted(names)
-    near = difflib.get_close_matches(name, known, 3)
-    first = f"near: {', '.join(near)}; " if near else ""
+    like = near(name, known, 3)
+    first = f"near: {', '.join(like)}; " if like else ""
     return ImportModelError(said, hint=f"{first}known: {', '.join(known)}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
+
+from ..likeness import near
 
 SETTINGS: Mapping[str, str] = {
     "max_new_tokens": "max_tokens=", "max_length": "max_tokens=, which counts new tokens alone", "num_predict": "max_tokens=",
@@ -36,7 +37,7 @@ def hint(name: str, table: Mapping[str, str], known: Collection[str]) -> str:
     """What a name is here, or names that are like it; "" where there is neither."""
     if name in table:
         return table[name]
-    return ", ".join(difflib.get_close_matches(name, [*known], 2))
+    return ", ".join(near(name, known, 2))
 
 
 __all__ = ["FUNCTIONS", "METHODS", "SETTINGS", "hint"]

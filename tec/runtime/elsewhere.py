@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
+from ..likeness import by_name, meant
 
 _ARRAYS = {
     "tec.nd.array(x, dev)": "to_device ROCArray CuArray ROCVector ROCMatrix CuVector CuMatrix roc tensor as_cuda_array from_numpy copy_to_device from_torch",
@@ -77,8 +78,7 @@ _HERE = {
         "nothing: code is compiled for the types of each launch's arguments": "specialize compile signatures warmup",
     },
 }  # fmt: skip
-_BY_NAME = {of: {n: ours for ours, names in table.items() for n in names.split()} for of, table in _HERE.items()}
-_NEAR = 0.75  # how like a name must be to be asked about: below it are chance likenesses (to_device and device)
+_BY_NAME = {of: by_name(table) for of, table in _HERE.items()}
 
 
 def hint(of: str, name: str, names: Iterable[str], prefix: str = "") -> str:
@@ -87,10 +87,8 @@ def hint(of: str, name: str, names: Iterable[str], prefix: str = "") -> str:
     found = _BY_NAME[of].get(name)
     if found is not None:
         return f": {found}"
-    import difflib  # for messages alone
-
-    close = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, _NEAR)
-    return f"; is {prefix}{close[0]} meant?" if close else ""
+    question = meant(name, names, prefix)
+    return f"; {question}" if question else ""
 
 
 def missing(of: str, what: str, rest: Callable[[str], str] = lambda name: "") -> Callable[[Any, str], Any]:

@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import Any
 
 from ..errors import TargetError
+from ..likeness import near
 from ..locks import cached_property
 from ..records import dataclass
 from .chips import CHIPS, KB, Chip, MatrixShape
@@ -76,9 +77,7 @@ def _options(name: str, words: list[str]) -> tuple[str, dict[str, str]]:
     """The kind and the options of a target's words. Raises TargetError with the known ones."""
     if name not in _KINDS:
         known = f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)"
-        import difflib  # for messages alone
-
-        close = difflib.get_close_matches(name.lower(), [*_KINDS, "native", *CHIPS, *MACHINES], 3, 0.75)
+        close = near(name.lower(), [*_KINDS, "native", *CHIPS, *MACHINES], 3)
         raise TargetError(f"unknown target {name!r}", hint=f"did you mean {' or '.join(close)}?" if close else known)
     kind = _KINDS[name]
     options: dict[str, str] = {}

@@ -82,7 +82,7 @@ LAZY_IMPORTS = {
     "tec/runtime/modules/hostpool.py -> _pool_data": _START + ": machine code as text",
     "tec/llvmworker/jobs.py": _CHILD,
     "tec/tuning/worker.py": _CHILD,
-    "tec/ir/spelling.py -> difflib": _START,
+    "tec/likeness.py -> difflib": _START,
     "tec/graph/operators.py -> evaluation": _START + ": the interpreter, which folds constants",
     "tec/ir/build.py -> stmt": _PRINTS,
     "tec/ir/expr.py -> printer": _PRINTS,
@@ -116,8 +116,6 @@ LAZY_IMPORTS = {
     "tec/runtime/outputs.py -> shutil": _START,
     "tec/runtime/outputs.py -> secrets": _START,
     "tec/runtime/outputs.py -> tempfile": _START,
-    "tec/runtime/elsewhere.py -> difflib": _START,
-    "tec/target/target.py -> difflib": _START,
 }
 # Packages of the extras, and what the runtime does without.
 OPTIONAL = {
