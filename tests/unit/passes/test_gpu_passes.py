@@ -336,6 +336,22 @@ def test_steps_ahead_in_registers(ahead: int, n: int) -> None:
     assert len(registers) == (ahead if n > ahead else min(1, n - 1))
 
 
+def test_the_first_steps_loads_are_under_way_together() -> None:
+    """They go through registers as those of all steps do: no store into shared memory reads main memory itself, or LLVM waits for each load before the next."""
+    func = staged("5")
+
+    def mark(s: S.Stmt) -> S.Stmt:
+        from tec.ir.visit import map_stmt
+
+        out = map_stmt(s, mark, lambda e: e)
+        return S.Attr(SoftwarePipeline(1), out) if isinstance(out, S.For) and out.var.name == "k" else out
+
+    out = apply(func.with_body(mark(func.body)), GPU, *TO_BARRIERS)
+    check_same(func, out, split=GPU)
+    stored = re.findall(r"^ *s\[[^=]*\] = (.*)$", str(out), re.MULTILINE)
+    assert len(stored) == 2 and all("s_next" in x for x in stored)
+
+
 @pytest.mark.parametrize("both", [False, True])
 def test_registers_hold_only_so_many_bytes_of_all_fills_together(both: bool) -> None:
     """Two fills of which each has room by itself."""

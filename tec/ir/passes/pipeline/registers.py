@@ -58,17 +58,18 @@ def _one_set(pipe: Pipeline, target: Target, own: list[Staged] | None) -> S.Stmt
     def store(t: Turn) -> S.Stmt:
         return S.seq(pipe.at([*kept, *[x.store for x in own or ()]], t, n), *pipe.fence)
 
-    def one_step(loads: list[S.Stmt], work: S.Stmt, stores: list[S.Stmt]) -> S.Stmt:
-        out = pipe.one_step(loads, work, stores)
-        for x in reversed(own or ()) if loads else ():
-            out = S.Alloc(x.register, out)
-        return out
+    def begun(t: Turn) -> S.Stmt:
+        # All loads of a first step are under way before what one of them brought is stored: LLVM else waits for one after another.
+        return t.guard(n, S.seq(load(t), store(t)))
 
-    staged = [pipe.filled(n, "prologue"), Item(load, n, "steady"), work, Item(store, n, "steady")]
-    turn = in_order([pipe.filled(n), work] if own is None else staged, work, one_step)
+    staged = [Item(begun, n, "prologue"), Item(load, n, "steady"), work, Item(store, n, "steady")]
+    turn = in_order([pipe.filled(n), work] if own is None else staged, work, pipe.one_step)
     # Unrolled, a short loop would have the loads of all its steps under way at once, in more registers than there are.
     steady = replace(pipe.loop, unroll=pipe.loop.unroll or 1, pipelined=True)
-    return pipe.in_storage(expand(steady, n, turn, alike=True).stmt)
+    out = expand(steady, n, turn, alike=True).stmt
+    for x in reversed(own or ()):
+        out = S.Alloc(x.register, out)
+    return pipe.in_storage(out)
 
 
 def _several(pipe: Pipeline, own: list[list[Staged]]) -> S.Stmt:
