@@ -6,20 +6,21 @@
 
 JAX's exporters and models that are written by einsum have no other products. As an operator of its own a sum would be none of the templates' products, and attention
 is not found in it. The transposes and reshapes go on with `move_views`. Axes that both operands and the result have stay apart, in front of the matrices.
-Of more than two operands those two are multiplied first whose product takes the fewest multiply-adds, and so on: the sum over all axes at once takes as many as the product of
-all sizes.
+More than two operands are multiplied in the order that takes the fewest multiply-adds: the sum over all axes at once takes as many as the product of all sizes.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 
 from ...ops.dims import Dim
 from ...ops.matmul import accumulator
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
+_ALL_ORDERS = 5  # operands of which all orders are tried: 180
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -65,19 +66,37 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
     values = [(part, b.cast(b.value(v), wide, origin=node.origin)) for part, v in zip(operands.split(","), node.inputs)]
     size = {c: n for part, v in values for c, n in zip(part, v.shape)}
 
-    def multiply_adds(pair: tuple[int, int]) -> int:
-        return math.prod(size[c] for c in {*values[pair[0]][0], *values[pair[1]][0]})
-
     while len(values) > 1:
-        i, j = min(itertools.combinations(range(len(values)), 2), key=multiply_adds)
+        i, j = _first_pair(tuple(part for part, _ in values), out, size)[1]
         (first, x), (second, y) = values[i], values[j]
         rest = [v for k, v in enumerate(values) if k not in (i, j)]
-        wanted = {*out, *(c for part, _ in rest for c in part)}
-        kept = "".join(dict.fromkeys(c for c in first + second if c in wanted)) if rest else out
+        kept = _kept(first + second, [part for part, _ in rest], out)
         (product,) = b.new.add("einsum", [x, y], {"equation": f"{first},{second}->{kept}"}, made.name, node.origin)
         values = [*rest, (kept, product)]
     b.map[made] = b.cast(values[0][1], made.dtype, origin=node.origin)
     return True
+
+
+def _kept(letters: str, rest: Sequence[str], out: str) -> str:
+    """The axes of a product of two: those that the others or the result have."""
+    if not rest:
+        return out
+    wanted = {*out, *itertools.chain.from_iterable(rest)}
+    return "".join(dict.fromkeys(c for c in letters if c in wanted))
+
+
+def _first_pair(parts: tuple[str, ...], out: str, size: Mapping[str, int]) -> tuple[int, tuple[int, int]]:
+    """The multiply-adds of the cheapest order of products, and the pair that comes first in it. Of many operands the pair that is cheapest by itself."""
+    best: tuple[int, tuple[int, int]] | None = None
+    for i, j in itertools.combinations(range(len(parts)), 2):
+        cost = math.prod(size[c] for c in {*parts[i], *parts[j]})
+        rest = tuple(p for k, p in enumerate(parts) if k not in (i, j))
+        if rest and len(parts) <= _ALL_ORDERS:
+            cost += _first_pair((*rest, _kept(parts[i] + parts[j], rest, out)), out, size)[0]
+        if best is None or cost < best[0]:
+            best = cost, (i, j)
+    assert best is not None
+    return best
 
 
 def _axes(node: Node) -> tuple[str, str, str] | None:

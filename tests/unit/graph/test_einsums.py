@@ -65,6 +65,19 @@ def test_the_pair_of_fewest_multiply_adds_comes_first():
     assert shapes == [(7, 4), (900, 4)]
 
 
+def test_the_order_is_the_cheapest_of_all():
+    """The cheapest pair may leave a product that costs more than it saved."""
+    g = Graph()
+    x, y, z = (g.input(c, "float32", s) for c, s in zip("xyz", ((616, 41), (41, 16), (16, 605))))
+    g.set_outputs(g.add("einsum", [x, y, z], {"equation": "ij,jk,kl->il"}))
+    shapes = [n.outputs[0].shape for n in dead_code(einsums_as_products(g)).nodes if n.op == "matmul"]
+    assert [sorted(s) for s in shapes] == [[16, 616], [605, 616]]
+    many = Graph()
+    xs = [many.input(f"x{k}", "float32", (2, 2)) for k in range(8)]
+    many.set_outputs(many.add("einsum", xs, {"equation": "ab,bc,cd,de,ef,fg,gh,hi->ai"}))
+    assert [n.op for n in dead_code(einsums_as_products(many)).nodes].count("matmul") == 7
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_pairs_of_16_bits_are_kept_in_float32(dtype):
     """Products of some operands may be beyond 65,504 where the whole sum is not."""
