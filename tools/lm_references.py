@@ -89,6 +89,7 @@ def speech() -> dict[str, Any]:
         x = torch.from_numpy(heard.features())[None]
         logits = model(input_features=x, decoder_input_ids=torch.tensor([heard.TOKENS])).logits[0].double().numpy()
         written = model.generate(x, max_new_tokens=heard.WRITTEN, do_sample=False)[0].tolist()
+        timed = with_times(model, x)
     sounds = {}
     for bins in (16, 80):
         extractor = WhisperFeatureExtractor(feature_size=bins, chunk_length=1)
@@ -99,7 +100,51 @@ def speech() -> dict[str, Any]:
         read = {n: json.loads((Path(folder) / f"{n}.json").read_text()) for n in ("config", "generation_config")}
     shapes = {n: list(v.shape) for n, v in model.state_dict().items() if n != "proj_out.weight"}
     rows = [[float(f"{v:.7g}") for v in row] for row in logits.tolist()]
-    return {**read, "shapes": shapes, "logits": rows, "written": written, "sounds": sounds}
+    return {
+        **read,
+        "shapes": shapes,
+        "logits": rows,
+        "written": written,
+        "sounds": sounds,
+        "timed": timed,
+        "segments": segments(),
+    }
+
+
+def with_times(model: Any, x: Any) -> list[int]:
+    """Greedy tokens under transformers' rules for times."""
+    import torch
+    from transformers import GenerationConfig
+    from transformers.generation.logits_process import SuppressTokensLogitsProcessor, WhisperTimeStampLogitsProcessor
+
+    said = GenerationConfig(eos_token_id=heard.SIZES["eos_token_id"], **heard.TIMES)
+    ids, head = [heard.SIZES["decoder_start_token_id"]], 1
+    rules = WhisperTimeStampLogitsProcessor(said, head)
+    while len(ids) < heard.TIMED + head:
+        logits = model(input_features=x, decoder_input_ids=torch.tensor([ids])).logits[:, -1]
+        if len(ids) == head:
+            logits = SuppressTokensLogitsProcessor(heard.SIZES["begin_suppress_tokens"])(None, logits)
+        ids.append(int(rules(torch.tensor([ids]), logits)[0].argmax()))
+        if ids[-1] == heard.SIZES["eos_token_id"]:
+            break
+    return ids[head:]
+
+
+def segments() -> list[Any]:
+    """Drawn texts with times, and the parts that transformers makes of them: begin and end in seconds, the number of tokens, and the frames that it goes on behind."""
+    import torch
+    from transformers.models.whisper.generation_whisper import WhisperGenerationMixin
+
+    made = []
+    for ids in heard.timed_texts():
+        found, offset = WhisperGenerationMixin._retrieve_segment(
+            seek_sequence=torch.tensor(ids), seek_outputs=[{}], time_offset=torch.tensor([1.5], dtype=torch.float64), timestamp_begin=heard.TIMES["no_timestamps_token_id"] + 1,
+            seek_num_frames=torch.tensor([100]), time_precision=0.02, time_precision_features=0.01, input_stride=2, prev_idx=0, idx=0, return_token_timestamps=False,
+            decoder_input_ids=torch.zeros(1, 1),
+        )  # fmt: skip
+        parts = [[round(float(s["start"]), 4), round(float(s["end"]), 4), len(s["tokens"])] for s in found]
+        made.append([parts, int(offset)])
+    return made
 
 
 def kept(path: Path, found: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ def generation_of(folder: Path, config: Mapping[str, Any], named: list[int]) -> 
 def _of_speech(said: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Of a model that writes what it hears: the tokens that begin a text, and those that it never has."""
     found: dict[str, Any] = {}
-    for name in ("decoder_start_token_id", "no_timestamps_token_id"):
+    for name in ("decoder_start_token_id", "no_timestamps_token_id", "max_initial_timestamp_index"):
         value = said.get(name, config.get(name))
         if type(value) is int:
             found[name] = value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +26,20 @@ from .kept import Form, key_of, weights_of
 from .lookup import Lookup
 from .opening import open as open_checkpoint
 from .starting import code_of
+from .timestamps import Segment, Times
 
 KINDS = ("whisper",)
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was heard: the text, its tokens without those that end it, and the language's token, "<|en|>", where the model tells languages apart."""
+    """What was heard: the text, its tokens without those that end it, the language's token, "<|en|>", where the model tells languages apart, and its parts with their times,
+    where they were asked for."""
 
     text: str
     ids: list[int]
     language: str | None = None
+    segments: tuple[Segment, ...] = ()
 
 
 def transcriber(
@@ -77,24 +80,36 @@ class Transcriber:
         task: str = "transcribe",
         max_tokens: int | None = None,
         rate: int = RATE,
+        timestamps: bool = False,
     ) -> Transcript:
         """The text of a sound, by the likeliest tokens.
 
         sound: floats [samples], or log-mel features float32 [bins, frames] as WhisperFeatureExtractor makes them. A sound that is longer than the model hears at once
         (30 s) is cut into such pieces. language: its token, "<|en|>", or "en"; by default what the model takes the first piece for. task: "transcribe" or
-        "translate". max_tokens: of a piece. rate: samples a second. Raises ArgumentError.
+        "translate". max_tokens: of a piece. rate: samples a second. timestamps: the text comes in segments with
+        their times, and what a piece cuts off in the middle of one is heard again with the next piece. Raises ArgumentError.
         """
         with self._lock:
-            ids, token = [], self._language(language)
-            for k, features in enumerate(self._pieces(sound, rate)):
+            times, token = self._times() if timestamps else None, self._language(language)
+            x, at, ids, segments = self._checked_sound(sound, rate), 0, list[int](), list[Segment]()
+            while True:
+                features, heard = self._piece(x, at)
                 self._hear(features)
-                if k == 0 and token is None:
+                if at == 0 and token is None:
                     token = self._heard_language()
-                ids += self._write(self._head(token, task), max_tokens)
-            tokenizer = self.checkpoint.tokenizer
+                written = self._write(self._head(token, task, times is not None), max_tokens, times)
+                if times is not None:
+                    parts, understood = times.segments(written, at / RATE, heard / RATE)
+                    segments += [Segment(begin, end, self._text(part), tuple(part)) for begin, end, part in parts]
+                    written = [t for part in segments[len(segments) - len(parts) :] for t in part.ids]
+                    heard = round(understood * RATE) or heard
+                ids += written
+                at += heard
+                if at >= len(x):
+                    break
             named = {v: n for n, v in self._table("lang_to_id").items()}
-            text = tokenizer.decode(ids) if tokenizer is not None else ""
-            return Transcript(text, ids, None if token is None else named.get(token))
+            spoken = None if token is None else named.get(token)
+            return Transcript(self._text(ids), ids, spoken, tuple(segments))
 
     def logits(self, features: Any, tokens: Sequence[int]) -> Any:
         """Logits float32 [vocabulary] behind tokens for log-mel features float32 [bins, frames]. Raises ArgumentError."""
@@ -104,16 +119,22 @@ class Transcriber:
 
     # ---- sound
 
-    def _pieces(self, sound: Any, rate: int) -> Iterator[Any]:
+    def _checked_sound(self, sound: Any, rate: int) -> Any:
+        """Samples [samples], or features [frames, bins], of which there is one piece."""
         x = np.asarray(sound)
         if x.ndim == 2:
-            yield self._checked(x)
-            return
+            return self._checked(x)
         if rate != RATE:
             raise ArgumentError(f"{rate} samples a second", hint=f"resample it: the model hears {RATE}")
+        return x
+
+    def _piece(self, x: Any, at: int) -> tuple[Any, int]:
+        """The features of a piece that begins at a sample, and how many samples it has."""
         size = self.frames * HOP
-        for first in range(0, max(len(x) if x.ndim == 1 else 1, 1), size):
-            yield log_mel(x[first : first + size] if x.ndim == 1 else x, self.bins, self.frames)
+        if x.ndim == 2:
+            return x, size
+        part = x[at : at + size] if x.ndim == 1 else x
+        return log_mel(part, self.bins, self.frames), len(part)
 
     def _checked(self, features: Any) -> Any:
         x = np.asarray(features)
@@ -142,7 +163,7 @@ class Transcriber:
         self._length += len(tokens)
         return np.array(self._decoder.run({**rows, **self._sound})[0].numpy()[-1])
 
-    def _write(self, head: list[int], most: int | None) -> list[int]:
+    def _write(self, head: list[int], most: int | None, times: Times | None) -> list[int]:
         room = self.config.context - len(head)
         most = room if most is None else min(most, room)
         said, first = self.checkpoint.generation, True
@@ -152,6 +173,8 @@ class Transcriber:
         logits = self._read(head)
         while len(ids) < most:
             logits[never + (not_first if first else [])] = -np.inf
+            if times is not None:
+                times.rule(logits, ids)
             token, first = int(logits.argmax()), False
             if not np.isfinite(logits[token]):
                 raise ArgumentError("the model's logits are no numbers", hint="another dtype")
@@ -191,7 +214,20 @@ class Transcriber:
         self._forget()
         return known[int(logits[known].argmax())]
 
-    def _head(self, language: int | None, task: str) -> list[int]:
+    def _text(self, ids: Sequence[int]) -> str:
+        """What tokens say, without times."""
+        tokenizer, quiet = self.checkpoint.tokenizer, self.checkpoint.generation.get("no_timestamps_token_id")
+        own = [t for t in ids if quiet is None or t <= quiet]
+        return tokenizer.decode(own) if tokenizer is not None else ""
+
+    def _times(self) -> Times:
+        """Tokens that are times. ArgumentError for a model that tells none."""
+        said = self.checkpoint.generation
+        if said.get("no_timestamps_token_id") is None:
+            raise ArgumentError("the model tells no times", hint="transcribe(sound) without timestamps")
+        return Times(int(said["no_timestamps_token_id"]) + 1, self.ends, said.get("max_initial_timestamp_index"))
+
+    def _head(self, language: int | None, task: str, timed: bool) -> list[int]:
         """The tokens ahead of a text."""
         tasks = self._table("task_to_id")
         if task not in tasks and (task != "transcribe" or language is not None):
@@ -200,7 +236,7 @@ class Transcriber:
         if language is not None:
             head += [language, tasks[task]]
         quiet = self.checkpoint.generation.get("no_timestamps_token_id")
-        return head if quiet is None else [*head, int(quiet)]
+        return head if quiet is None or timed else [*head, int(quiet)]
 
 
 def _executor(checkpoint: Checkpoint, form: Form, device: Any, cache: bool) -> Any:

@@ -17,6 +17,8 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 TOKENS = [3, 7, 9, 11, 40]
 WRITTEN = 12  # tokens that are written
+TIMES = {"no_timestamps_token_id": 64, "max_initial_timestamp_index": 12}
+TIMED = 20  # tokens that are written with times
 EACH = 10  # every tenth frame of the features is kept
 
 
@@ -30,6 +32,22 @@ def waveform(samples: int = 11_000) -> Any:
 def features(bins: int = 16, frames: int = 100) -> Any:
     """Numbers as features are, float32 [bins, frames]."""
     return np.random.default_rng(5).standard_normal((bins, frames)).astype(np.float32)
+
+
+def timed_texts() -> list[list[int]]:
+    """Texts as the rules for times allow them, some cut off."""
+    rng, begin, made = np.random.default_rng(11), TIMES["no_timestamps_token_id"] + 1, []
+    for k in range(12):
+        ids, time = [], int(rng.integers(0, 5))
+        for _ in range(int(rng.integers(1, 4))):
+            ids += [begin + time, *rng.integers(6, 60, int(rng.integers(1, 4))).tolist()]
+            time += int(rng.integers(1, 6))
+            ids.append(begin + time)
+            time += int(rng.integers(0, 3))
+        if k % 3 == 1:  # the next one has begun, and is cut off
+            ids += [begin + time, 9]
+        made.append(ids[:-1] if k % 3 == 2 else ids)
+    return made
 
 
 def references() -> dict[str, Any]:

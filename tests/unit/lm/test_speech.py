@@ -11,6 +11,7 @@ import pytest
 
 import tec.lm
 from tec.lm.audio import HOP, filters, log_mel
+from tec.lm.timestamps import Times
 
 from . import heard
 from .families import filled
@@ -114,3 +115,56 @@ def test_other_kinds_of_models(folder: Path) -> None:
 
     with pytest.raises(tec.ArgumentError, match="llama hears nothing"):
         tec.lm.transcriber(llama())
+
+
+def with_times(folder: Path) -> Any:
+    made = tec.lm.open(folder)
+    made.generation = {**made.generation, **heard.TIMES}  # type: ignore[misc]
+    return tec.lm.transcriber(made, target="llvm", cache=False)
+
+
+def test_times_are_written_by_the_rules_of_transformers(known: Any, folder: Path) -> None:
+    timed, begin = with_times(folder), heard.TIMES["no_timestamps_token_id"] + 1
+    found = timed.transcribe(heard.features(), max_tokens=heard.TIMED, timestamps=True)
+    kept = [t for part in found.segments for t in part.ids]
+    assert kept == known["timed"][: len(kept)] and found.ids == kept and len(kept) > 2
+    assert found.segments[0].start == pytest.approx(
+        0.02 * (known["timed"][0] - begin) if len(found.segments) > 1 else 0
+    )
+    plain = timed.transcribe(heard.features(), max_tokens=4)
+    assert plain.segments == ()
+
+
+def test_segments_are_those_of_transformers(known: Any) -> None:
+    times = Times(heard.TIMES["no_timestamps_token_id"] + 1, {2})
+    for ids, (want, frames) in zip(heard.timed_texts(), known["segments"], strict=True):
+        parts, understood = times.segments(ids, 1.5, 1.0)
+        # transformers leaves the time that begins the next part with the last one, where that is cut off.
+        more = [0] * (len(want) - 1) + [int(frames != 100)]
+        assert [[round(a, 4), round(b, 4), len(p) + n] for (a, b, p), n in zip(parts, more, strict=True)] == want
+        assert round(understood * 100) == frames
+
+
+def test_a_part_that_is_cut_off_is_heard_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next piece begins where the last whole part ends."""
+    timed, size, begin = with_times(folder), 100 * HOP, heard.TIMES["no_timestamps_token_id"] + 1
+    said = [[begin, 9, begin + 20, begin + 20, 9], [begin, 8, begin + 30], [begin + 1, 7, begin + 9]]
+    began, sound = [], heard.waveform(2 * size + 300)
+    piece = timed._piece
+    monkeypatch.setattr(timed, "_piece", lambda x, at: (began.append(at), piece(x, at))[1])
+    monkeypatch.setattr(timed, "_write", lambda *a: said[len(began) - 1])
+    found = timed.transcribe(sound, timestamps=True)
+    again = round(0.4 * 16_000)
+    assert began == [0, again, again + size]
+    want = [(0.0, 0.4), (0.4, 1.0), (1.4, 1.58)]  # a part alone in its piece begins with it
+    assert [(round(s.start, 4), round(s.end, 4)) for s in found.segments] == want
+
+
+def test_a_sound_in_which_nothing_is_said_ends(folder: Path, monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
+    monkeypatch.setattr(model, "_write", lambda *a: [])
+    assert model.transcribe(heard.waveform(40_000)).ids == []
+    timed = with_times(folder)
+    monkeypatch.setattr(timed, "_write", lambda *a: [])
+    assert timed.transcribe(heard.waveform(40_000), timestamps=True).ids == []
+    with pytest.raises(tec.ArgumentError, match="tells no times"):
+        model.transcribe(heard.features(), timestamps=True)
