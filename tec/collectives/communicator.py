@@ -114,6 +114,11 @@ class Communicator:
         """Wait for all calls that were made. Raises DeviceError after `timeout_s` seconds (the communicator's limit by default); the communicator is then of no more use."""
         self._live.finish(self.timeout_s if timeout_s is None else timeout_s)
 
+    def limited(self) -> AbstractContextManager[None]:
+        """A block that waits for the device, such as for a run with collectives in it. DeviceError where it takes longer than the communicator's limit, since a rank does not
+        come; the communicator is then of no more use."""
+        return self._live.limited()
+
     # ---- its end
 
     def abort(self, why: str = "it was aborted") -> None:

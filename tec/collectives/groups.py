@@ -51,7 +51,8 @@ class Group:
             except BaseException as error:
                 with lock:
                     errors.append((comm.rank, error))
-                comm.abort(f"rank {comm.rank} raised {type(error).__name__}: {error}")
+                for other in (comm, *self.ranks):  # a library's rank does not reach the others
+                    other.abort(f"rank {comm.rank} raised {type(error).__name__}: {error}")
 
         threads = [threading.Thread(target=one, args=(k, c), name=f"rank {c.rank}") for k, c in enumerate(self.ranks)]
         for t in threads:

@@ -1,7 +1,10 @@
 """Calls by NVIDIA's libnccl or AMD's librccl, whose interface is the same: on the current stream, inside of captured graphs too.
 
 A communicator's first call connects it, so a rank that never comes is found when the group is made. A thread of the communicator ends calls whose host side takes longer than the time limit
-(`ncclCommAbort`); what is queued is waited for by `finish`, with the same limit. Source: the NCCL 2 user guide; nccl.h.
+(`ncclCommAbort`), and waits that do (`limited`); what is queued is waited for by `finish`, with the same limit. Source: the NCCL 2 user guide; nccl.h.
+
+The library gives a communicator back when all graphs that hold calls of it are destroyed, and waits for that. A thread waits there, so that neither the end of a group nor
+an error hangs.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ _DTYPES = {
 _BYTES = 1  # the type under which what has no other is moved
 _OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 _ID_BYTES = 128
+_END_SECONDS = (
+    1.0  # that is waited for a communicator to be given back: it takes some milliseconds where no graph holds it
+)
 
 
 class _Id(ctypes.Structure):
@@ -145,6 +151,7 @@ class NcclTransport:
         self._comm = c_void_p()
         self._timeout_s = timeout_s
         self._since: float | None = None  # when the host side of a call began
+        self._waits: float | None = None  # when a wait for the device began
         self._over: str | None = None
         self._entered = _Entered()
         self._stop = threading.Event()
@@ -156,7 +163,6 @@ class NcclTransport:
         made = _Id()
         ctypes.memmove(byref(made), unique_id, _ID_BYTES)
         failed: list[Exception] = []
-        f = self.lib.functions
 
         def run() -> None:
             try:
@@ -178,7 +184,7 @@ class NcclTransport:
         thread.join(self._timeout_s)
         if thread.is_alive():
             if self._comm.value:
-                f["ncclCommAbort"](self._comm)
+                self._end("ncclCommAbort")
             raise DeviceError(
                 f"rank {self.rank} of {self.size}: the other ranks did not come within {self._timeout_s:g} s"
             )
@@ -289,24 +295,44 @@ class NcclTransport:
             pause = min(1e-3, pause + 1e-6)
         self._check()
 
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """A block that waits for the device: it ends when the other ranks do not come within the limit, and raises."""
+        self._waits = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waits = None
+        self._check()
+
     def abort(self, why: str) -> None:
         if self._over is None:
             self._over = why
             self._stop.set()
-            self.lib.functions["ncclCommAbort"](self._comm)
+            self._end("ncclCommAbort")
 
     def close(self) -> None:
         if self._over is None:
             self._over = "it is closed"
             self._stop.set()
+            self._end("ncclCommDestroy")
+
+    def _end(self, function: str) -> None:
+        """Give the communicator back, in a thread: the library waits there for graphs that hold its calls. Calls that are under way are ended at once."""
+
+        def run() -> None:
             self._driver._enter(self.device.index)
-            self.lib.functions["ncclCommDestroy"](self._comm)
+            self.lib.functions[function](self._comm)
+
+        thread = threading.Thread(target=run, daemon=True, name=f"end of rank {self.rank}")
+        thread.start()
+        thread.join(_END_SECONDS)
 
     def _watch(self) -> None:
-        """End a call whose host side hangs: it connects to a rank that does not come."""
+        """End a call whose host side hangs, since it connects to a rank that does not come, and what a wait waits for in vain."""
         while not self._stop.wait(min(1.0, self._timeout_s / 4)):
-            since = self._since
-            if since is not None and time.monotonic() - since > self._timeout_s:
+            now = time.monotonic()
+            if any(since is not None and now - since > self._timeout_s for since in (self._since, self._waits)):
                 self.abort(f"the other ranks did not come within {self._timeout_s:g} s")
 
     def _check(self) -> None:

@@ -80,12 +80,17 @@ class RankExecutor:
         try:
             made = work()
         except BaseException as error:
-            for comm in self.communicators.values():
-                comm.abort(f"rank {self.rank} raised {type(error).__name__}: {error}")
+            self.abort(f"rank {self.rank} raised {type(error).__name__}: {error}")
             raise
         return made
 
+    def abort(self, why: str) -> None:
+        """End the rank's calls that are under way."""
+        for comm in self.communicators.values():
+            comm.abort(why)
+
     def close(self) -> None:
+        self.executor.drop_graphs()  # a communicator is given back when no graph has calls of it
         for comm in self.communicators.values():
             comm.close()
 
@@ -122,12 +127,21 @@ class ShardedExecutor:
 
     def each(self, work: Callable[[RankExecutor], Any]) -> list[Any]:
         """`work` of every rank, side by side; results in the order of ranks. The first error is raised, and ends the calls of the others."""
-        futures = [self._pool.submit(r._checked, lambda r=r: work(r)) for r in self.ranks]  # type: ignore[misc]
+        futures = [self._pool.submit(self._one, r, work) for r in self.ranks]
         errors = [e for f in futures if (e := f.exception()) is not None]
         if errors:
             # Others say that the group has failed: the one that says why comes first.
             raise next((e for e in errors if "the group has failed" not in str(e)), errors[0])
         return [f.result() for f in futures]
+
+    def _one(self, rank: RankExecutor, work: Callable[[RankExecutor], Any]) -> Any:
+        """`work` of a rank. What it raises ends the calls of all: a library's communicator does not reach the others."""
+        try:
+            return rank._checked(lambda: work(rank))
+        except BaseException as error:
+            for other in self.ranks:
+                other.abort(f"rank {rank.rank} raised {type(error).__name__}: {error}")
+            raise
 
     def run(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """The outputs for `inputs`, whole arrays by name or in order; states go on from the run before and are no outputs."""
@@ -160,6 +174,8 @@ class ShardedExecutor:
             r.executor.reset()
 
     def close(self) -> None:
+        for rank in getattr(self, "ranks", ()):
+            rank.executor.drop_graphs()
         for group in self._groups:
             group.close()
         pool = getattr(self, "_pool", None)

@@ -9,6 +9,7 @@ Source: the DLPack C header and its Python specification (github.com/dmlc/dlpack
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import (
     POINTER,
     byref,
@@ -173,6 +174,25 @@ class Imported:
     device: tuple[int, int]
     read_only: bool
     owner: Any
+
+
+def capsule_of(x: Any, stream: dict[str, Any]) -> Any:
+    """The capsule that a producer makes."""
+    try:
+        return _asked(x, stream)
+    except BufferError:
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(x, torch.Tensor) or not x.is_cuda:
+            raise
+        with torch.cuda.device(x.device):  # PyTorch exports what lies on its current GPU alone
+            return _asked(x, stream)
+
+
+def _asked(x: Any, stream: dict[str, Any]) -> Any:
+    try:
+        return x.__dlpack__(max_version=VERSION, **stream)
+    except TypeError:  # of before version 1
+        return x.__dlpack__(**stream)
 
 
 def open_capsule(capsule: Any) -> Imported:

@@ -468,10 +468,7 @@ def from_dlpack(x: Any, in_order: bool = False) -> NDArray:
         if in_order and stream is not None:
             stream = -1
         kwargs: dict[str, Any] = {} if stream is None else {"stream": stream}
-        try:
-            capsule = x.__dlpack__(max_version=dlpack.VERSION, **kwargs)
-        except TypeError:
-            capsule = x.__dlpack__(**kwargs)
+        capsule = dlpack.capsule_of(x, kwargs)
     t = dlpack.open_capsule(capsule)
     kind, index = t.device
     if kind in (dlpack.CPU, dlpack.CUDA_HOST, dlpack.ROCM_HOST):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -284,8 +285,16 @@ class DeviceEngine:
         ]
 
     def wait(self) -> None:
-        self.stream.sync()
+        with ExitStack() as limits:
+            for communicator in self._communicators.values():
+                limits.enter_context(communicator.limited())
+            self.stream.sync()
         self._last = []
+
+    def drop_graphs(self) -> None:
+        """The next runs are captured anew."""
+        for _, held in self._bound.values():
+            held.graph = None
 
     def event(self) -> Event | None:
         return Event(self.device).record(self.stream)

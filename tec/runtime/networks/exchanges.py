@@ -1,6 +1,6 @@
 """Collectives among a plan's steps: the communicators that an executor is given do them, in the order of the steps.
 
-The runtime knows no collectives: a communicator is what has these four calls on compact arrays of its device (`tec.collectives.Communicator`).
+The runtime knows no collectives: a communicator is what has these calls on compact arrays of its device (`tec.collectives.Communicator`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Collectives(Protocol):
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray: ...
     def all_to_all(self, x: Any, out: Any = None) -> NDArray: ...
     def together(self) -> AbstractContextManager[None]: ...
+    def limited(self) -> AbstractContextManager[None]: ...
 
 
 def check_communicators(plan: Plan, device: Device, given: Mapping[str, Collectives]) -> None:

@@ -60,6 +60,9 @@ class Engine(Protocol):
     def release(self) -> None:
         """Give memory back; the next run takes it anew."""
 
+    def drop_graphs(self) -> None:
+        """The next runs are captured anew."""
+
 
 class Job:
     """A run that was launched. `sync()` waits for it and gives its outputs; `done` says whether that would be at once."""
@@ -161,6 +164,10 @@ class Executor:
     def length(self) -> int:
         """The rows that the states have; the largest, where they have several sizes."""
         return max(self._stateful().lengths.values(), default=0)
+
+    def drop_graphs(self) -> None:
+        """Give captured graphs back: a communicator whose calls they hold ends behind them."""
+        self._engine.drop_graphs()
 
     def reset(self) -> None:
         """The states as before the first run."""

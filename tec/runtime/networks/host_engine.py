@@ -221,6 +221,9 @@ class HostEngine:
         held = sum(s.nbytes for s in self._staged.values())
         return held + (self._arena.nbytes if self._arena is not None else 0)
 
+    def drop_graphs(self) -> None:
+        """A CPU has none."""
+
     def release(self) -> None:
         self.direct.forget()
         self._arena = None
