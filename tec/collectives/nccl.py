@@ -33,9 +33,8 @@ _DTYPES = {
 _BYTES = 1  # the type under which what has no other is moved
 _OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 _ID_BYTES = 128
-_END_SECONDS = (
-    1.0  # that is waited for a communicator to be given back: it takes some milliseconds where no graph holds it
-)
+# That is waited for a communicator to be given back: it takes some milliseconds where no graph holds it.
+_END_SECONDS = 1.0
 
 
 class _Id(ctypes.Structure):

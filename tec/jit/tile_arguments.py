@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import DeviceError, KernelError
+from ..runtime.arrays.dtypes import dtype_name, itemsize
 from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
-from ..runtime.devices.device import Device
-from ..runtime.devices.storage import span
+from ..runtime.devices.device import Device, as_device
+from ..runtime.devices.storage import Storage, span
 from ..target import Target
 from ..tile import grammar as G
 from ..tile.frontend import Described
@@ -74,11 +77,59 @@ def there(flat: list[Any], device: Device) -> list[Any]:
         if type(a) is not NDArray:
             out.append(a)
             continue
-        key = (a.address, a.nbytes)
+        whole = _whole(a)
+        key = (whole.address, whole.nbytes)
         if key not in held:
-            held[key] = a.to(device)
-        out.append(held[key])
+            held[key] = whole.to(device)
+        made = held[key]
+        if whole is not a:
+            made = NDArray(made.storage, made.address + a.address - whole.address, a.shape, a.dtype)
+        out.append(made)
     return out
+
+
+def back(home: Sequence[Any], flat: Sequence[Any]) -> None:
+    """What a launch with arguments that `there` made has written, into those that it was given."""
+    for a, b in zip(home, flat):
+        if a is b or type(a) is not NDArray or not a.writable:
+            continue
+        whole = _whole(a)
+        if whole is a:
+            a.copyfrom(b)
+        else:
+            whole.copyfrom(NDArray(b.storage, b.address - (a.address - whole.address), whole.shape, whole.dtype))
+
+
+class _Pointed:
+    """The owner of memory that an argument names by an address within it."""
+
+    def __init__(self, owner: Any):
+        self.owner = owner
+
+
+def _whole(a: NDArray) -> NDArray:
+    """All memory that a kernel may reach from an argument's address: of a view by a tensor's own words the view, of an address within some memory all of it."""
+    s = a.storage
+    return NDArray(s, s.address, (s.nbytes,), "uint8") if isinstance(s.owner, _Pointed) else a
+
+
+def _pointed(v: Any) -> NDArray | None:
+    """What is no tensor, but says where its memory is as one does: `data_ptr`, `dtype`, `device` and `untyped_storage`. None for anything else."""
+    memory = getattr(v, "untyped_storage", None)
+    if not hasattr(v, "data_ptr") or not hasattr(v, "dtype") or not hasattr(v, "device") or memory is None:
+        return None
+    memory = memory()
+    if not hasattr(memory, "nbytes") or not hasattr(memory, "data_ptr"):
+        return None
+    dtype = dtype_name(str(v.dtype).rpartition(".")[2])
+    kind, _, number = str(v.device).partition(":")
+    torch = sys.modules.get("torch")
+    if kind == "cuda" and torch is not None and torch.version.hip is not None:  # PyTorch for AMD calls its GPUs so
+        kind = "rocm"
+    device = as_device(kind, int(number or 0))
+    address, first, nbytes = v.data_ptr(), memory.data_ptr(), memory.nbytes()
+    held = Storage(device, nbytes, first, _Pointed(v))
+    return NDArray(held, address, (max(0, (first + nbytes - address) // itemsize(dtype)),), dtype)
 
 
 def array_of(v: Any, name: str) -> NDArray | None:
@@ -92,7 +143,7 @@ def array_of(v: Any, name: str) -> NDArray | None:
     if hasattr(v, "__dlpack__"):
         return from_dlpack(v)
     inner = getattr(v, "__tec_array__", None)
-    return array_of(inner(), name) if inner is not None else None
+    return array_of(inner(), name) if inner is not None else _pointed(v)
 
 
 def flattened(a: NDArray) -> NDArray:

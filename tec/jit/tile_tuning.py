@@ -97,9 +97,14 @@ class Autotuner(Chooser):
         self.configs, self.keys, self.prune = list(configs) or [Config({})], list(key), dict(prune_configs_by or {})
         self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
         self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
-        self.pre_hook, self.post_hook = pre_hook, post_hook
+        self.pre_hook = pre_hook if pre_hook is not None else self._reset
+        self.post_hook = post_hook if post_hook is not None else _nothing
         self.cache: dict[Any, Config] = {}
         self.best_config: Config | None = None
+        self.nargs: dict[str, Any] | None = (
+            None  # the arguments of the launch that is chosen for, where a subclass says so
+        )
+        self._found: dict[str, Any] | None = {}  # those for which a configuration compiled on a software GPU
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
         """Launch with the best configuration for the key's values; the first launch with new ones measures. Raises KernelError where none compiles."""
@@ -118,17 +123,17 @@ class Autotuner(Chooser):
     def _hook(self, config: Config, given: dict[str, Any]) -> None:
         if config.pre_hook is not None:
             config.pre_hook({**given, **config.all_kwargs()})
-        if self.user_defined_pre_hook and self.pre_hook is not None:
+        if self.user_defined_pre_hook:
             self.pre_hook({**given, **config.all_kwargs()}, reset_only=True)
+        self._reset(given)
+
+    def _reset(self, given: dict[str, Any], reset_only: bool = False) -> None:
         for name in self.reset_to_zero:
             if given.get(name) is not None:
                 _fill(given[name])
 
     def _pick(self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any]) -> Config:
-        configs = self.configs
-        early = self.prune.get("early_config_prune")
-        if early is not None:
-            configs = list(early(configs, given, **named))
+        configs = self._pruned(given, named)
         device = _device_of(given.values())
         one_is_enough = len(configs) == 1 or os.environ.get("TEC_INTERPRET") == "1" or _is_software(device)
         kept = {n: _copy(given[n]) for n in self.restore_value if given.get(n) is not None}
@@ -151,6 +156,41 @@ class Autotuner(Chooser):
                 hint="prune_configs_by left none, or none compiled: launch one with its constants to see why",
             )
         return configs[min(times)[1]]
+
+    def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
+        """The configurations that `prune_configs_by` leaves, for the arguments `nargs` and these. Subclasses call it, as of Triton's."""
+        return self._pruned(self.nargs or {}, kwargs)
+
+    def _pruned(self, given: dict[str, Any], named: dict[str, Any]) -> list[Config]:
+        configs = self.configs
+        early, model = self.prune.get("early_config_prune"), self.prune.get("perf_model")
+        if early is not None:
+            configs = list(early(configs, given, **named))
+        if model is None:
+            return configs
+        top = self.prune.get("top_k", len(configs))
+        most = int(len(configs) * top) if isinstance(top, float) and top <= 1 else int(top)
+        if len(configs) <= most:
+            return configs
+        return sorted(configs, key=lambda c: model(**{**given, **named, **c.all_kwargs()}))[:most]
+
+    def _bench(self, *args: Any, config: Config, **named: Any) -> list[float]:
+        """Milliseconds of a launch with a configuration, as Triton gives quantiles to subclasses; infinite where it does not compile. On a software GPU, whose clock means
+        nothing, the first configuration that compiles is the best."""
+        named = dict(named)
+        grid = named.pop("grid", None)
+        given = {**dict(zip(self.arg_names, args)), **named}
+        device = _device_of(given.values())
+        try:
+            if not _is_software(device):
+                return [self._timed(args, named, grid, given, config, device)] * 3
+            if self._found is self.nargs:
+                return [float("inf")] * 3
+            self.fn.run(*args, grid=grid, warmup=True, **{**named, **config.all_kwargs()})
+            self._found = self.nargs
+        except TecError:
+            return [float("inf")] * 3
+        return [0.0] * 3
 
     def _timed(
         self,
@@ -227,6 +267,10 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[
     `heuristics({"EVEN": lambda args: args["n"] % 128 == 0})`
     """
     return lambda fn: Heuristics(fn, values)
+
+
+def _nothing(*_: Any, **named: Any) -> None:
+    """A hook that does nothing."""
 
 
 def _told(v: Any) -> Any:

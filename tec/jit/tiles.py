@@ -44,6 +44,7 @@ from .tile_arguments import (
     KNOWN,
     WideError,
     array_of,
+    back,
     described_type,
     flattened,
     grid_of,
@@ -287,9 +288,7 @@ class TileKernel(KernelText):
                     self._known.clear()
                 worlds = tuple(empty((16,), t, device) for t in compiled.lowered.worlds)
                 self._known[about.key, ndim] = Launch(self, compiled, device, types, aligned, worlds)
-        for a, b in zip(home, flat):
-            if a is not b and type(a) is NDArray and a.writable:
-                a.copyfrom(b)
+        back(home, flat)
         return compiled
 
     def _again(

@@ -465,6 +465,10 @@ class Builder:
             raise self.error(f"the bits of {have} as {to}: {have.primitive_bitwidth} and {to.primitive_bitwidth}")
         if to.is_ptr() and not have.is_ptr() and have.primitive_bitwidth != 64:
             raise self.error(f"{have} as a pointer", hint="an address has 64 bits: tl.int64")
+        if have.is_ptr() and to.is_bool():
+            return self.compare("ne", v, 0)
+        if have.is_ptr() and not to.is_ptr() and not (to.is_int() and to.primitive_bitwidth == 64):
+            raise self.error(f"a pointer as {to}", hint="an address has 64 bits: tl.int64")
         if (
             v.of is not None
             and v.of.name == "const"

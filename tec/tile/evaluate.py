@@ -51,6 +51,11 @@ class Pointers:
     dtype: str
     at: Array
 
+    def addresses(self, dtype: str) -> Array:
+        """As numbers."""
+        first = self.memory.__array_interface__["data"][0]
+        return np.asarray(first + np.asarray(self.at, np.int64) * self.memory.itemsize).astype(dtype)
+
 
 class Machine:
     """One program."""
@@ -146,22 +151,45 @@ class Machine:
     def do_select(self, op: Op) -> Any:
         c, a, b = (self.get(x) for x in op.operands)
         if isinstance(a, Pointers):
-            return Pointers(a.memory, a.dtype, np.where(c, a.at, b.at))
+            if a.memory is b.memory:
+                return Pointers(a.memory, a.dtype, np.where(c, a.at, b.at))
+            if np.any(c) and not np.all(c):
+                raise KernelError(
+                    "pointers of one tile into several arrays", where=op.loc, locate=False,
+                    hint="TEC_INTERPRET=1 takes elements from one array at a time; run it on a device",
+                )  # fmt: skip
+            chosen = a if np.all(c) else b
+            return Pointers(chosen.memory, chosen.dtype, np.broadcast_to(chosen.at, op.results[0].ty.shape))
         return np.where(c, a, b)
 
     def do_cast(self, op: Op) -> Any:
         x, have, to = self.get(op.operands[0]), op.operands[0].ty.dtype, op.results[0].ty.dtype
         if isinstance(x, Pointers):
-            return x
+            return x if to.is_ptr() else x.addresses(to.tec)
         if op.attrs.get("bitcast") and have.tec != to.tec:
             shape = np.shape(x)
             return ops.reinterpret(np.atleast_1d(x).ravel(), have.tec, to.tec).reshape(shape)
         x = np.asarray(x)
+        if to.is_ptr():
+            return self._pointed(op, x)
         if dtype_info(to.tec).is_float8 and have.is_floating() and have.tec != to.tec:
             if have.tec != "float64":
                 x, have = ops.cast(x, have.tec, "float32"), DTYPES["float32"]
             x = np.clip(x, -FLOAT_MAX[to.tec], FLOAT_MAX[to.tec])
         return ops.cast(x, have.tec, to.tec)
+
+    def _pointed(self, op: Op, x: Array) -> Pointers:
+        """Addresses as pointers into the argument that they lie in."""
+        for a in self.args:
+            if isinstance(a, Pointers) and x.size:
+                first = int(a.addresses("int64"))
+                at = (x.astype(np.int64) - first) // a.memory.itemsize
+                if ((at >= 0) & (at < max(a.memory.size, 1))).all():
+                    return Pointers(a.memory, a.dtype, at)
+        raise KernelError(
+            "a pointer made of a number that is no address in an argument's array", where=op.loc, locate=False,
+            hint="TEC_INTERPRET=1 knows the arrays that the kernel is given alone; run it on a device",
+        )  # fmt: skip
 
     def do_addptr(self, op: Op) -> Pointers:
         p, by = (self.get(x) for x in op.operands)

@@ -98,9 +98,7 @@ class Lowering(Saying, Products):
         v = op.results[0]
         if not v.ty.shape:
             if op.elementwise and not v.ty.dtype.is_ptr():
-                self.scalars[id(v)] = self.let(
-                    op.attrs.get("fn", op.name), numbers.element(op, [self.scalar(x) for x in op.operands], self.gpu)
-                )
+                self.scalars[id(v)] = self.let(op.attrs.get("fn", op.name), self._scalar_of(op))
             elif v.ty.dtype.is_ptr():
                 self.offset(v)
             else:

@@ -114,8 +114,7 @@ class Memory(Reading, Exchange):
     def _placed(self, address: E.Expr, v: Value) -> E.Expr:
         """An address as elements from that parameter's first."""
         base = self.world(v)
-        first = E.Cast("int64", E.Call("address_of", (E.BufferLoad(base, (ZERO,)),), "handle"))
-        return B.floordiv(B.sub(B.cast("int64", address), first), dtype_info(base.dtype).bytes)
+        return B.floordiv(B.sub(B.cast("int64", address), _first(base)), dtype_info(base.dtype).bytes)
 
     def _retyped(self, buffer: Buffer, v: Value) -> Buffer:
         want = v.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
@@ -134,8 +133,7 @@ class Memory(Reading, Exchange):
         have, want = self.base(x), self.base(v)
         if have is want:
             return at
-        first = E.Cast("int64", E.Call("address_of", (E.BufferLoad(have, (ZERO,)),), "handle"))
-        return self._placed(B.add(first, B.mul(B.cast("int64", at), dtype_info(have.dtype).bytes)), v)
+        return self._placed(_address(have, at), v)
 
     def offset(self, v: Value) -> E.Expr:
         """A scalar pointer's elements from the start of its array."""
@@ -163,6 +161,15 @@ class Memory(Reading, Exchange):
     def scalar(self, v: Value) -> E.Expr:
         return self.offset(v) if v.ty.dtype.is_ptr() else super().scalar(v)
 
+    def _scalar_of(self, op: Op) -> E.Expr:
+        if _is_address(op):
+            return self._address(op, self.offset(op.operands[0]))
+        return super()._scalar_of(op)
+
+    def _address(self, op: Op, at: E.Expr) -> E.Expr:
+        """A pointer's offset as the number that its address is."""
+        return B.cast(op.results[0].ty.dtype.tec, _address(self.base(op.operands[0]), at))
+
     def _lazy_reader(self, op: Op, v: Value, layout: Layout) -> Read:
         if op.name == "addptr":
             p, by = self.reader(op.operands[0], layout), self.reader(op.operands[1], layout)
@@ -179,7 +186,10 @@ class Memory(Reading, Exchange):
         return super()._lazy_reader(op, v, layout)
 
     def _elementwise(self, op: Op, layout: Layout) -> Read:
-        """A truth of neighbours that agree is that of the first of them: a mask over rows of a multiple of 16 elements is then one condition of a vector."""
+        """An address is a number. A truth of neighbours that agree is that of the first of them: a mask over rows of a multiple of 16 elements is then one condition of a vector."""
+        if _is_address(op):
+            at = self.reader(op.operands[0], layout)
+            return lambda p: self._address(op, at(p))
         read = super()._elementwise(op, layout)
         v = op.results[0]
         if v.ty.dtype.tec != "bool":
@@ -418,3 +428,17 @@ def _further(at: E.Expr, by: E.Expr) -> E.Expr:
     if isinstance(at, E.IntImm) and at.value == 0:
         return by
     return B.add(B.cast("int64", at), B.cast("int64", by))
+
+
+def _is_address(op: Op) -> bool:
+    """Whether a number is made of a pointer."""
+    return op.name == "cast" and op.operands[0].ty.dtype.is_ptr() and not op.results[0].ty.dtype.is_ptr()
+
+
+def _first(b: Buffer) -> E.Expr:
+    return E.Cast("int64", E.Call("address_of", (E.BufferLoad(b, (ZERO,)),), "handle"))
+
+
+def _address(b: Buffer, at: E.Expr) -> E.Expr:
+    """The number of bytes at which an element lies."""
+    return B.add(_first(b), B.mul(B.cast("int64", at), dtype_info(b.dtype).bytes))

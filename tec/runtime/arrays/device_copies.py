@@ -6,6 +6,7 @@ what is queued there from then on waits for it.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ..devices.device import Device
@@ -13,6 +14,16 @@ from ..devices.stream import Event
 
 if TYPE_CHECKING:
     from .ndarray import NDArray
+
+
+class _Marks(threading.local):
+    """A thread's mark on each device: a wait is for where it was when it was asked for, so that one does, and making one takes as long as a small copy."""
+
+    def __init__(self) -> None:
+        self.of: dict[Device, Event] = {}
+
+
+_MARKS = _Marks()
 
 
 def copied(source: NDArray, target: NDArray) -> bool:
@@ -45,5 +56,7 @@ def copied(source: NDArray, target: NDArray) -> bool:
 def _behind(first: Device, second: Device) -> None:
     """What is queued from now on in the current stream of `second` waits for what is in that of `first`."""
     driver: Any = second.driver
-    mark = Event(first).record()
-    driver.stream_wait_event(second.index, second.local.stream, mark.handle)
+    mark = _MARKS.of.get(first)
+    if mark is None:
+        mark = _MARKS.of[first] = Event(first)
+    driver.stream_wait_event(second.index, second.local.stream, mark.record().handle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tec
 import tec.tile as tl
 from tec.jit import mxfp
+from tec.jit.tile_tuning import Autotuner
 from tec.tile import triton
 
 from .devices import On
@@ -227,3 +229,114 @@ def test_pointers_into_one_of_two_arrays(on: On, n: int) -> None:
     pointers_that_change[(1,)](on.array(a), on.array(b), n, out, BLOCK=4)
     q, p, t = (b, a, a) if n == 3 else (a, b, b)
     np.testing.assert_array_equal(on.numpy(out), [*(q * 2), p[1], t[0]])
+
+
+@tl.jit
+def one_of_four(a, b, c, d, out, n, BLOCK: tl.constexpr):
+    t = tl.program_id(0)
+    p = tl.where(t == 0, a, b)
+    p = tl.where(t == 2, c, p)
+    p = tl.where(t == 3, d, p)
+    i = tl.arange(0, BLOCK)
+    tl.store(out + t * n + i, tl.load(p + i.to(tl.int64), mask=i < n), mask=i < n)
+
+
+def test_a_masked_load_by_a_pointer_into_one_of_four_arrays(on: On) -> None:
+    xs = [np.arange(5, dtype=F32) + 10 * k for k in range(4)]
+    out = on.zeros(20)
+    one_of_four[(4,)](*map(on.array, xs), out, 5, BLOCK=8)
+    np.testing.assert_array_equal(on.numpy(out), np.concatenate(xs))
+
+
+@tl.jit
+def addresses(a, b, out, BLOCK: tl.constexpr):
+    first = a.to(tl.int64)
+    tl.store(out, (a + 3).to(tl.uint64).to(tl.int64) - first)
+    tl.store(out + 1, tl.sum((a + tl.arange(0, BLOCK)).to(tl.int64)) - BLOCK * first)
+    tl.store(out + 2, (a == a).to(tl.int64) + 2 * (a != b).to(tl.int64) + 4 * (a < a + 1).to(tl.int64))
+    if a:  # an array that is there
+        tl.store(out + 3, 7)
+    if not b:
+        tl.store(out + 3, 8)
+    again = (first + 8).to(tl.pointer_type(tl.float32))
+    tl.store(out + 4, tl.load(again).to(tl.int64))
+
+
+def test_pointers_as_numbers(on: On) -> None:
+    """An address is that of the memory, not an element's number in its array."""
+    a, b, out = on.array(np.arange(8, dtype=F32)), on.zeros(8), on.zeros(5, dtype="int64")
+    addresses[(1,)](a, b, out, BLOCK=4)
+    assert on.numpy(out).tolist() == [12, 24, 7, 7, 2]
+
+
+def test_what_names_memory_by_an_address_alone(on: On) -> None:
+    """As Triton takes it: `data_ptr`, `dtype` and where the memory is; what lies before the address is reached too."""
+
+    if on.name == "interpreter":
+        pytest.skip("NumPy knows arrays, no addresses")
+
+    class Storage:
+        def __init__(self, x: np.ndarray):
+            self.x = x
+
+        def nbytes(self) -> int:
+            return self.x.nbytes
+
+        def data_ptr(self) -> int:
+            return int(self.x.ctypes.data)
+
+    class Last:
+        """An array from its last element on, for a kernel that goes backwards."""
+
+        dtype, device = "torch.float32", "cpu"
+
+        def __init__(self, x: np.ndarray):
+            self.x = x
+
+        def data_ptr(self) -> int:
+            return int(self.x.ctypes.data) + self.x.nbytes - 4
+
+        def untyped_storage(self) -> Storage:
+            return Storage(self.x)
+
+    x, out = np.arange(8, dtype=F32), np.zeros(8, F32)
+    with tec.tile.on_device(on.device) if on.device is not None else nullcontext():
+        backwards[(1,)](Last(x), Last(out), BLOCK=8)
+    np.testing.assert_array_equal(out, x * 2)
+
+
+@tl.jit
+def backwards(x, out, BLOCK: tl.constexpr):
+    i = -tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) * 2)
+
+
+@tl.jit
+def doubled(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) * 2)
+
+
+def test_tuners_that_others_derive_from_ours() -> None:
+    """What Triton's own has for subclasses: arguments of the launch, configurations that are left, a time of one, hooks."""
+
+    class Quickest(Autotuner):
+        def run(self, *args, **named):
+            self.nargs = dict(zip(self.arg_names, args))
+            left = self.prune_configs(named)
+            times = [self._bench(*args, config=c, **named) for c in left]
+            self.pre_hook({**self.nargs, **named}, reset_only=True)
+            best = left[min(range(len(left)), key=lambda k: times[k])]
+            self.seen = [c.kwargs["BLOCK"] for c in left]
+            return self.fn.run(*args, **named, **best.all_kwargs())
+
+    def model(x, out, BLOCK, **_):
+        return -BLOCK  # the larger, the better
+
+    configs = [tec.tile.Config({"BLOCK": n}) for n in (2, 8, 4)]
+    tuner = Quickest(
+        doubled, ["x", "out", "BLOCK"], configs, [], ["out"], prune_configs_by={"perf_model": model, "top_k": 2}
+    )
+    x, out = np.arange(8, dtype=F32), np.ones(8, F32)
+    tuner[(1,)](x, out)
+    assert tuner.seen == [8, 4] and (out[:4] == 2 * x[:4]).all() and out[4] in (0, 8)
