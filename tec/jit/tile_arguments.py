@@ -113,6 +113,14 @@ def _whole(a: NDArray) -> NDArray:
     return NDArray(s, s.address, (s.nbytes,), "uint8") if isinstance(s.owner, _Pointed) else a
 
 
+def reached(v: Any, name: str) -> NDArray | None:
+    """`array_of` for a launch elsewhere, which copies what a kernel may reach: of a tensor of torch that is a view with gaps or repeats all memory that it is a view
+    of, since libraries restride tensors to have a kernel go further than the view. Of one without, what it has: more is out of bounds."""
+    if hasattr(v, "untyped_storage") and hasattr(v, "is_contiguous") and hasattr(v, "detach") and not v.is_contiguous():
+        return _pointed(v)
+    return array_of(v, name)
+
+
 def _pointed(v: Any) -> NDArray | None:
     """What is no tensor, but says where its memory is as one does: `data_ptr`, `dtype`, `device` and `untyped_storage`. None for anything else."""
     memory = getattr(v, "untyped_storage", None)

@@ -49,6 +49,7 @@ from .tile_arguments import (
     flattened,
     grid_of,
     known_of,
+    reached,
     run_time_names,
     there,
     told,
@@ -348,7 +349,7 @@ class TileKernel(KernelText):
             return self._described(name, v, flat)
         if v is None or isinstance(v, (str, FunctionType, TileKernel, G.dtype)) or hasattr(v, "__tec_tile__"):
             return v
-        a = array_of(v, name)
+        a = (array_of if _ELSEWHERE.get() is None else reached)(v, name)
         if a is None:
             if isinstance(v, type) or callable(v):
                 return v
