@@ -101,10 +101,9 @@ class Autotuner(Chooser):
         self.post_hook = post_hook if post_hook is not None else _nothing
         self.cache: dict[Any, Config] = {}
         self.best_config: Config | None = None
-        self.nargs: dict[str, Any] | None = (
-            None  # the arguments of the launch that is chosen for, where a subclass says so
-        )
-        self._found: dict[str, Any] | None = {}  # those for which a configuration compiled on a software GPU
+        # The arguments of the launch that is chosen for, where a subclass says so; those for which a configuration compiled on a software GPU.
+        self.nargs: dict[str, Any] | None = None
+        self._found: dict[str, Any] | None = {}
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
         """Launch with the best configuration for the key's values; the first launch with new ones measures. Raises KernelError where none compiles."""

@@ -469,14 +469,7 @@ class Builder:
             return self.compare("ne", v, 0)
         if have.is_ptr() and not to.is_ptr() and not (to.is_int() and to.primitive_bitwidth == 64):
             raise self.error(f"a pointer as {to}", hint="an address has 64 bits: tl.int64")
-        if (
-            v.of is not None
-            and v.of.name == "const"
-            and not bitcast
-            and not to.is_ptr()
-            and to.tec != "bool"
-            and not to.is_fp8()
-        ):
+        if v.of is not None and v.of.name == "const" and not (bitcast or to.is_ptr() or to.is_bool() or to.is_fp8()):
             value = v.of.attrs["value"]
             if to.is_floating() and (to != bfloat16 or value in (0, 1)):
                 return self.const(float(value), to)

@@ -445,17 +445,6 @@ def _load(v: _Vectorizer, e: E.BufferLoad) -> E.Expr:
     return E.BufferLoad(buffer, (index,), v.conjunction(conds))
 
 
-def _named(v: _Vectorizer, e: E.Expr) -> E.Expr:
-    """An element whose address is asked for: it is not read, whatever lanes are on."""
-    if not isinstance(e, E.BufferLoad):
-        return v.expr(e)
-    index = v.index(e.buffer, e.indices)
-    if lanes_of(index) > 1:
-        raise _CannotVectorizeError
-    buffer = v.grown.get(id(e.buffer), e.buffer)
-    return e if index is e.indices[0] and buffer is e.buffer else E.BufferLoad(buffer, (index,))
-
-
 def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
     """A call on vectors: by the intrinsic's kind for all lanes at once, or refused (`_CannotVectorizeError`)."""
     if e.op == "likely":
@@ -474,7 +463,9 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
         a = v.guarded_by(cond, e.args[1])
         b = v.guarded_by(E.Not(cond), e.args[2])
         return E.Select(cond, widen(a, v.lanes), widen(b, v.lanes))
-    args = tuple([_named(v, a) if k == 0 and INTRINS[e.op].pointer else v.expr(a) for k, a in enumerate(e.args)])
+    if INTRINS[e.op].pointer and v.predicates and not any(map(v.uses_var, e.args)):
+        return e  # an element whose address is asked for is not read, whatever lanes are on
+    args = tuple([v.expr(a) for a in e.args])
     if INTRINS[e.op].writes or (INTRINS[e.op].opaque and INTRINS[e.op].lanes != "map"):
         raise _CannotVectorizeError  # once for each lane, though no lane may show in its arguments
     if all(a is b for a, b in zip(args, e.args)):
