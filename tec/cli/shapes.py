@@ -139,10 +139,12 @@ def _close(known: Known, shapes: dict[str, Any], kept: Collection[str] = ()) -> 
         for name, dims in opened.items():
             shown = [str(d) if isinstance(d, int) else named.setdefault(d, next(letters)) if d else next(letters) for d in dims]  # fmt: skip
             words.append(f"--input-dim {name} {' '.join(shown)}")
+        letter = next((d for dims in opened.values() for d in dims if isinstance(d, str)), None)
         shapes_text = ", ".join(f"{n} {_text(known[n])}" for n in opened)
         raise Refused(
             f"the model leaves sizes of {'an input' if len(opened) == 1 else 'inputs'} open: {shapes_text}",
-            f"give them: {' '.join(words)}, or arrays with --inputs",
+            f"give them: {' '.join(words)}, or arrays with --inputs"
+            + (f"; --open {letter} leaves one open" if letter else ""),
         )
     shapes.update({n: tuple(dims) for n, dims in still.items() if n in assumed})
     if not assumed:

@@ -279,13 +279,15 @@ def _flat(steps: Sequence[Step]) -> list[Step]:
     return out
 
 
-_MARK = {"\1": 0}  # sizes, in whose place the text of a limit has the real ones
+_MARK = {"(sizes)": 0}  # in whose place the text of a limit has the real ones
 
 
 def _limit_text(wrong: Callable[[int, Mapping[str, int]], Exception]) -> tuple[str, int]:
     """What a limit says, with \\1 where the sizes stand, and the status."""
     error = wrong(0, _MARK)
     text = (
-        str(getattr(error, "message", error)).replace("\1 = 0", "\1").replace("has 0 elements", "has too many elements")
+        str(getattr(error, "message", error))
+        .replace("(sizes) = 0", "\1")
+        .replace("has 0 elements", "has too many elements")
     )
     return text, _DAMAGED if "damaged" in text else _INVALID

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+import tec
 from tec.native.data import checksum
 from tec.runtime.arrays.dlpack import DLTensor
 from tests import seeds
@@ -240,3 +241,23 @@ def test_names(net):
     lib.tec_library_model.restype = ctypes.c_void_p
     model = ctypes.c_void_p(lib.tec_library_model())
     assert lib.tec_model_name(model) == b"cnn" and lib.tec_model_target(model) == b"llvm"
+
+
+def test_sizes_that_the_network_was_not_compiled_for_are_told(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper
+
+    pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[2])
+    ports = [
+        helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s)
+        for n, s in (("x", [1, 3, "length"]), ("y", [1, 3, None]))
+    ]
+    graph = helper.make_graph([pool], "pool", ports[:1], ports[1:])
+    tec.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), "llvm").export_library(
+        tmp_path / "pool.so"
+    )
+    net = Net(tmp_path / "pool.so")
+    with pytest.raises(Failed, match=r"sizes with 0 <= length-2 .*, not for length = 1$"):
+        net.run([np.zeros((1, 3, 1), np.float32)])
+    assert net.run([np.ones((1, 3, 4), np.float32)])[0].shape == (1, 3, 2)
+    net.close()
