@@ -23,7 +23,7 @@ from .dtypes import DTypeLike, as_dtype
 from .elementwise import bitwise_right_shift, cos, log, sqrt
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import astype, reshape, take
-from .node import leaf
+from .node import TRACED, leaf
 from .sorting import argsort
 
 
@@ -47,6 +47,11 @@ class Generator:
 
     def bits(self, shape: ShapeLike) -> Array:
         """Random bits, as uint32."""
+        if TRACED:
+            raise ArrayTypeError(
+                "random numbers that are drawn while tec.array.jit writes a function down would be the same in every call",
+                hint="draw them outside, and give them as an argument",
+            )
         extents = shape_of(shape)
         held = empty((math.prod(extents),), "uint32", self.device)
         kernels.philox(held, self.counter, self.seed)

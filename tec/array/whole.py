@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
@@ -28,7 +29,7 @@ from .trace import Trace
 
 _MOST = 256  # forms of arguments that a function keeps code for; one with more begins anew
 _CONSTANT = "a value that stands for an argument has no number while tec.array.jit writes the function down"
-_INSTEAD = "xp.where chooses by element. Sorts, factors, Fourier transforms, masks as indices and assignments work on numbers: call them outside, or the function without jit"
+_INSTEAD = "xp.where chooses by element, and static= names arguments that are part of the code, such as a size. Sorts, factors, Fourier transforms, masks as indices and assignments work on numbers: call them outside, or the function without jit"
 
 
 class _Code:
@@ -68,9 +69,10 @@ class Jitted:
 
     __tec_program__ = True  # a function of arrays to `tec.grad` and its kin, no model
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any], static: Sequence[int | str] = ()):
         functools.update_wrapper(self, function)
         self.function = function
+        self.static = frozenset(static)
         self._codes: dict[Any, _Code] = {}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -78,6 +80,9 @@ class Jitted:
         if TRACED or RECORDERS:  # within another function that is compiled, or differentiated: a part of it
             return self.function(*args, **named)
         arrays: list[Array] = []
+        if self.static:
+            args = tuple([_Static(a) if k in self.static else a for k, a in enumerate(args)])
+            named = {k: _Static(a) if k in self.static else a for k, a in named.items()}
         form = _form((args, named), arrays)
         given = [in_memory(x._node) for x in arrays]
         key = (form, tuple([(a.dtype, a.shape, a.device, a.alignment == ALIGN) for a in given]))
@@ -161,6 +166,22 @@ class Traced:
         raise ArrayTypeError(_CONSTANT, hint=_INSTEAD)
 
 
+@dataclass(frozen=True)
+class _Static:
+    """An argument that is part of the code."""
+
+    value: Any
+
+    def __post_init__(self) -> None:
+        try:
+            hash(self.value)
+        except TypeError:
+            raise ArrayTypeError(
+                f"a {type(self.value).__name__} as static argument of a function under tec.array.jit",
+                hint="numbers, texts and tuples of them: it is looked up by its value",
+            ) from None
+
+
 def _form(tree: Any, arrays: list[Array], what: str = "argument") -> Any:
     """The form of arguments as a key, whose arrays go to the list in order. Numbers are arrays of no dimensions: a step's number makes no code of its own."""
     kind = type(tree)
@@ -174,6 +195,8 @@ def _form(tree: Any, arrays: list[Array], what: str = "argument") -> Any:
         return (kind, tuple([(k, _form(tree[k], arrays, what)) for k in tree]))
     if isinstance(tree, (list, tuple)):
         return (kind, tuple([_form(v, arrays, what) for v in tree]))
+    if isinstance(tree, _Static):
+        return (_Static, type(tree.value), tree.value)
     if tree is None or isinstance(tree, (bool, str)):
         return tree
     raise ArrayTypeError(
@@ -187,6 +210,8 @@ def _filled(tree: Any, each: Callable[[Any], Any]) -> Any:
     kind = type(tree)
     if kind is Array or kind is int or kind is float:
         return each(tree)
+    if kind is _Static:
+        return tree.value
     if isinstance(tree, dict):
         return kind((k, _filled(v, each)) for k, v in tree.items())
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -196,11 +221,11 @@ def _filled(tree: Any, each: Callable[[Any], Any]) -> Any:
     return tree
 
 
-def jit(function: Callable[..., Any], /) -> Jitted:
+def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()) -> Any:
     """A function of arrays compiled whole: gradients, updates and all between become one graph, and later calls with arguments of the same shapes and types run no Python of it.
 
-    Arguments and results are arrays, numbers, and dicts, lists and tuples of them; numbers are arrays of no dimensions inside. What the function reads from outside is a
-    constant. Raises ArrayTypeError where it asks for a number that follows from an argument (`float(x)`, `if x > 0`, a mask as an index): `xp.where` chooses by element.
+    Arguments and results are arrays, numbers, and dicts, lists and tuples of them; numbers are arrays of no dimensions inside. static: positions and names of arguments that
+    are part of the code, such as a size. What the function reads from outside is a constant. Raises ArrayTypeError where it asks for a number that follows from an argument (`float(x)`, `if x > 0`, a mask as an index): `xp.where` chooses by element.
 
     >>> @xp.jit
     ... def step(w, x):
@@ -209,11 +234,14 @@ def jit(function: Callable[..., Any], /) -> Jitted:
     >>> step(xp.ones(2), xp.eye(2)).tolist()
     [0.800000011920929, 0.800000011920929]
     """
+    names = (static,) if isinstance(static, (int, str)) else tuple(static)
+    if function is None:
+        return lambda f: jit(f, static=names)
     if not callable(function):
         raise ArgumentError(
             f"jit of a {type(function).__name__}, no function", hint="step = xp.jit(f), or @xp.jit above a def"
         )
-    return Jitted(function)
+    return Jitted(function, names)
 
 
 __all__ = ["Jitted", "Traced", "jit"]

@@ -114,6 +114,30 @@ def test_what_asks_for_numbers_is_told() -> None:
     assert "tec.array.jit" in str(told.value.hint)
 
 
+def test_static_arguments_are_part_of_the_code() -> None:
+    calls = []
+
+    @xp.jit(static=(1, "scale"))
+    def f(x: Any, n: int, scale: float = 1.0) -> Any:
+        calls.append(n)
+        return xp.reshape(x, (n, -1)) * scale if scale > 0 else x
+
+    x = normal(6)
+    for n in (2, 3, 2):
+        np.testing.assert_allclose(f(x, n, scale=2.0).numpy(), x.numpy().reshape(n, -1) * 2, rtol=1e-6)
+    assert f(x, 2, scale=-1.0).shape == (6,) and calls == [2, 3, 2]
+    with pytest.raises(tec.TecError, match="list as static argument"):
+        f(x, [2])
+    with pytest.raises(tec.TecError, match="static="):
+        xp.jit(lambda x, n: xp.reshape(x, (n, -1)))(x, 2)
+
+
+def test_random_numbers_are_no_constants() -> None:
+    with pytest.raises(tec.TecError, match="the same in every call"):
+        xp.jit(lambda x: x + xp.random.randn(4))(normal(4))
+    assert xp.random.randn(4).shape == (4,)
+
+
 def test_functions_within_functions() -> None:
     inner = xp.jit(lambda x: xp.sum(x * x))
     outer = xp.jit(lambda x: tec.grad(inner)(x) + inner(x))
