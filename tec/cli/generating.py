@@ -42,6 +42,7 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_BETWEEN = "\n---\n"  # of two texts: a line that a text seldom has alone
 state_option = click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -60,6 +61,7 @@ Examples:
   tec generate decoder.onnx --tokenizer bytes --prompt "one plus " --stop "."
   tec generate encoder.onnx decoder.onnx --prompt "summarize: ..."
   tec generate model.gguf --prompt "A book, as JSON:" --schema book.json
+  tec generate model.gguf "Names of a cat:" --samples 4 --temperature 0.9
   tec generate model.gguf --prompt "$(cat long.txt) In short:" --state long.state    # the second time reads what is new
   echo "Once" | tec generate folder --prompt - --temperature 0.8 --top-p 0.9 --seed 7""",
 )
@@ -82,6 +84,9 @@ Examples:
 )
 @click.option("--beams", type=click.IntRange(2), metavar="N", help="The likeliest text that N beams find.")
 @click.option("--length-penalty", type=float, default=1.0, show_default=True, help="Of beams: above 1 for long texts.")
+@click.option(
+    "--samples", type=click.IntRange(2), metavar="N", help="N texts, drawn side by side; --- stands between them."
+)
 @state_option
 @common.json_option
 def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said: Any) -> None:
@@ -131,7 +136,7 @@ def place_of(said: dict[str, Any]) -> dict[str, Any]:
 def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import Generator
 
-    native = ("ngrams", "draft", "schema", "beams", "state")
+    native = ("ngrams", "draft", "schema", "beams", "samples", "state")
     if any(said[n] for n in native):
         *first, last = (f"--{n}" for n in native)
         raise ArgumentError(
@@ -152,6 +157,8 @@ def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], setting
     model.ends |= set(said["end"])
     if said["beams"] is not None:
         return _by_beams(model, prompt, said, settings)
+    if said["samples"] is not None:
+        return _samples(model, prompt, said, {**settings, "schema": schema})
     state = said["state"]
     if state is not None and state.exists():
         model.load_state(state)
@@ -191,7 +198,7 @@ class _BestBeam:
 
 def _by_beams(model: Any, prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> _BestBeam:
     chosen = [n for n in ("temperature", "top_k", "top_p", "seed", "stop") if settings.get(n)]
-    chosen += [n for n in ("ngrams", "draft", "schema", "state") if said[n]]
+    chosen += [n for n in ("ngrams", "draft", "schema", "samples", "state") if said[n]]
     if chosen:
         raise ArgumentError(f"--beams go without --{chosen[0].replace('_', '-')}", hint="beams draw no tokens")
     start = time.perf_counter()
@@ -199,6 +206,39 @@ def _by_beams(model: Any, prompt: str, said: dict[str, Any], settings: dict[str,
     best = model.beams(ids, said["beams"], max_tokens=settings["max_tokens"], length_penalty=said["length_penalty"])[0]
     seconds = time.perf_counter() - start
     return _BestBeam(best.text, [*best.ids], best.reason, len(ids), seconds, len(best.ids) / seconds)
+
+
+@dataclass
+class _Samples:
+    """Several texts as a run: they come at once, when all have ended."""
+
+    texts: list[str]
+    ids: list[int]  # of all, one text behind the other
+    reason: str
+    prompt_tokens: int
+    prompt_seconds: float
+    tokens_per_second: float
+
+    @property
+    def text(self) -> str:
+        """The texts, with a line between them."""
+        return _BETWEEN.join(self.texts)
+
+    def __iter__(self) -> Iterator[str]:
+        yield self.text
+
+
+def _samples(model: Any, prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> _Samples:
+    chosen = [n for n in ("ngrams", "draft", "state") if said[n]]
+    if chosen:
+        raise ArgumentError(f"--samples go without --{chosen[0]}", hint="one text at a time")
+    start = time.perf_counter()
+    ids = model.encode(prompt)
+    made = model.samples(ids, said["samples"], **settings)
+    seconds = time.perf_counter() - start
+    written = [t for s in made for t in s.ids]
+    reasons = ", ".join(dict.fromkeys(s.reason for s in made))
+    return _Samples([s.text for s in made], written, reasons, len(ids), seconds, len(written) / seconds)
 
 
 def _schema_of(path: Path) -> Any:
@@ -224,7 +264,7 @@ def _shown(run: Any, as_json: bool) -> None:
         common.print_json(
             {
                 "text": run.text, "tokens": run.ids, "reason": run.reason, "prompt_tokens": run.prompt_tokens,
-                "prompt_seconds": run.prompt_seconds, "tokens_per_second": run.tokens_per_second,
+                "prompt_seconds": run.prompt_seconds, "tokens_per_second": run.tokens_per_second, **({"texts": run.texts} if hasattr(run, "texts") else {}),
             }
         )  # fmt: skip
         return

@@ -85,6 +85,7 @@ TEC = [sys.executable, "-m", "tec"]
         (["emu", "run"], 2, "Missing argument 'FILE'"),
         (["run", "{tiny}", "--shape", "x=2"], 2, "'--shape': --input-dim"),
         (["generate", "m.gguf", "--num_beams", "2"], 2, "'--num_beams': --beams"),
+        (["generate", "m.gguf", "--num_return_sequences", "2"], 2, "'--num_return_sequences': --samples"),
         (["ops", "--shape", "2"], 2, "No such option '--shape'"),
         (["cache", "frob"], 2, "'frob' is not one of"),
     ],

@@ -31,6 +31,21 @@ def test_beams_and_greedy(tec_cli: Any, model: Path) -> None:
         assert got.exit_code == 2 and message in got.stderr
 
 
+def test_several_texts(tec_cli: Any, model: Path) -> None:
+    words = ("generate", model, "ab", "-n", "5", "--temperature", "1.5", "--seed", "3")
+    got = tec_cli(*words, "--samples", "3", "--json")
+    assert got.exit_code == 0, got.output
+    found = json.loads(got.stdout)
+    alone = [json.loads(tec_cli(*words[:-1], str(3 + k), "--json").stdout)["text"] for k in range(3)]
+    assert found["texts"] == alone and len(set(alone)) > 1
+    assert tec_cli(*words, "--samples", "3").stdout == "\n---\n".join(alone) + "\n"
+    for more in (["--ngrams"], ["--state", "x"], ["--beams", "2"]):
+        got = tec_cli("generate", model, "a", "--samples", "2", *more)
+        assert got.exit_code == 2 and (
+            "--samples go without" in got.stderr or "--beams go without --samples" in got.stderr
+        )
+
+
 def test_a_prompt_is_longer_than_names_of_files_are(tec_cli: Any, model: Path) -> None:
     got = tec_cli("generate", model, "a " * 3000, "-n", "1")
     assert got.exit_code == 2 and "3000 tokens, and the context has 64" in got.stderr, got.output
