@@ -9,7 +9,8 @@ from typing import Any
 from .. import te
 from ..errors import ExprError
 from ..te import Tensor
-from . import nn, reduction
+from . import nn
+from . import reduction as reductions
 from .channels_last import conv1d_nwc
 from .operators import compute, tensor, type_of
 from .resizing import resize3d
@@ -172,12 +173,7 @@ def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
 
 
 def nll_loss(
-    predictions: Tensor,
-    targets: Tensor,
-    weights: Tensor,
-    reduction_: str = "mean",
-    ignore_index: int = -100,
-    **named: Any,
+    predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str = "mean", ignore_index: int = -100
 ) -> Tensor:
     """-predictions[n, t, ...] * weights[t] where t = targets[n, ...], 0 where that is `ignore_index`; their "sum", their "mean" by weight, or "none" of these.
 
@@ -185,9 +181,8 @@ def nll_loss(
     >>> topi.nn.nll_loss(p, t, w, "none", -1).shape
     (4,)
     """
-    how = named.pop("reduction", reduction_)
-    if named or how not in ("mean", "sum", "none"):
-        raise ExprError(f"nll_loss(reduction={how!r})", hint="mean, sum, none")
+    if reduction not in ("mean", "sum", "none"):
+        raise ExprError(f"nll_loss(reduction={reduction!r})", hint="mean, sum, none")
     p, t, w = (tensor(x, "nll_loss") for x in (predictions, targets, weights))
     zero = te.const(0.0, p.dtype)
 
@@ -202,10 +197,10 @@ def nll_loss(
         return -p(n, te.select(counts, t(n, *i), te.const(0, t.dtype)), *i) * shares(n, *i)
 
     terms = compute(t.shape, term, "nll_loss", INJECTIVE)
-    if how == "none":
+    if reduction == "none":
         return terms
-    total = reduction.sum(terms)
-    if how == "sum":
+    total = reductions.sum(terms)
+    if reduction == "sum":
         return total
-    by = reduction.sum(shares)
+    by = reductions.sum(shares)
     return compute((), lambda: total() / by(), "nll_mean", BROADCAST)

@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..errors import ExprError
 from ..te import Tensor, compute
-from .operators import tensor
+from .operators import tensor, type_of
 from .tag import INJECTIVE
 
 __all__ = ["crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "resize1d", "resize2d", "resize3d"]
@@ -102,13 +102,10 @@ def _mixed(read: Callable[..., Any], taps: Sequence[list[Tap]]) -> Any:
 
 
 def _extents(x: Tensor, axes: Sequence[int], what: str) -> list[int]:
-    found = [
-        te.const_value(x.shape[a]) if hasattr(te, "const_value") else getattr(x.shape[a], "value", x.shape[a])
-        for a in axes
-    ]
-    if not all(isinstance(n, int) for n in found):
+    shape = type_of(x).shape
+    if not all(isinstance(shape[a], int) for a in axes):
         raise ExprError(f"{what} of {x.name}, whose picture has open sizes", hint="give the placeholder numbers")
-    return found
+    return [shape[a] for a in axes]
 
 
 def _resized(
