@@ -255,7 +255,8 @@ class TextEngine(Generic[J]):
                 if job.wake is not None:
                     wakes[job.wake] = None
         for wake in wakes:
-            wake()
+            with suppress(Exception):  # who listened is gone
+                wake()
 
     def _refuse(self, job: J, done: Done) -> None:
         if job.is_running:
