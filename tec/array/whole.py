@@ -52,12 +52,12 @@ class _Code:
         for k, message in enumerate(self.checks):
             if bool(made[k].numpy()):
                 raise ArrayIndexError(message)
-        # What a result shares with arguments and constants is theirs: the result gets memory of its own.
+        # What a result shares with arguments and constants is theirs: the result gets memory of its own, and so does one that is an argument or a constant.
         taken = {id(a.storage) for a in (*read, *(() if self.bound is None else self.bound.consts.values()))}
         out = []
         for what, at, shape in self.outputs:
             a = given[at] if what == "argument" else at if what == "constant" else made[at]
-            if id(a.storage) in taken:
+            if what != "made" or id(a.storage) in taken:
                 a = a.copyto(empty(a.shape, a.dtype, a.device))
             taken.add(id(a.storage))
             out.append(Array(leaf(a if a.shape == shape else NDArray(a.storage, a.address, shape, a.dtype))))
@@ -79,11 +79,12 @@ class Jitted:
         """The function's result; the first call with arguments of such shapes and types compiles."""
         if TRACED or RECORDERS:  # within another function that is compiled, or differentiated: a part of it
             return self.function(*args, **named)
-        arrays: list[Array] = []
+        found: list[Any] = []
         if self.static:
             args = tuple([_Static(a) if k in self.static else a for k, a in enumerate(args)])
             named = {k: _Static(a) if k in self.static else a for k, a in named.items()}
-        form = _form((args, named), arrays)
+        form = _form((args, named), found)
+        arrays = _on_one_device(found, found)
         given = [in_memory(x._node) for x in arrays]
         key = (form, tuple([(a.dtype, a.shape, a.device, a.alignment == ALIGN) for a in given]))
         code = self._codes.get(key)
@@ -103,9 +104,9 @@ class Jitted:
             checks = TRACED[-1].checks
         finally:
             TRACED.pop()
-        results: list[Array] = []
+        results: list[Any] = []
         _form(result, results, "result")
-        outs = [x._node for x in results]
+        outs = [x._node for x in _on_one_device(results, arrays)]
         for n in outs:
             if dtypes.is_complex(n.dtype):
                 raise ArrayTypeError(
@@ -182,14 +183,20 @@ class _Static:
             ) from None
 
 
-def _form(tree: Any, arrays: list[Array], what: str = "argument") -> Any:
-    """The form of arguments as a key, whose arrays go to the list in order. Numbers are arrays of no dimensions: a step's number makes no code of its own."""
+def _on_one_device(found: Sequence[Any], beside: Sequence[Any]) -> list[Array]:
+    """Arrays and numbers as arrays, numbers where the first of some arrays is."""
+    where = next((x.device for x in beside if type(x) is Array), None)
+    return [x if type(x) is Array else asarray(x, device=where) for x in found]
+
+
+def _form(tree: Any, arrays: list[Any], what: str = "argument") -> Any:
+    """The form of arguments as a key, whose arrays and numbers go to the list in order. Numbers are arrays of no dimensions: a step's number makes no code of its own."""
     kind = type(tree)
     if kind is Array:
         arrays.append(tree)
         return Array
     if kind is int or kind is float:
-        arrays.append(asarray(tree))
+        arrays.append(tree)
         return Array
     if isinstance(tree, dict):
         return (kind, tuple([(k, _form(tree[k], arrays, what)) for k in tree]))
