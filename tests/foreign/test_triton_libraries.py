@@ -1,6 +1,6 @@
 """Public libraries' kernels for Triton, through `tec.tile`, on the CPU and on an AMD chip in software.
 
-TEC_TRITON_LIBRARIES names a folder with checkouts of Liger-Kernel, flash-linear-attention, unsloth and aiter. Needs torch and einops.
+TEC_TRITON_LIBRARIES names a folder with checkouts of Liger-Kernel, flash-linear-attention, unsloth and aiter, and FlagGems if wanted. Needs torch and einops.
 """
 
 from __future__ import annotations

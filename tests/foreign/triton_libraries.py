@@ -1,4 +1,5 @@
-"""Kernels that public libraries have for Triton, with arguments and what they must give: Liger-Kernel, flash-linear-attention, unsloth and aiter.
+"""Kernels that public libraries have for Triton, with arguments and what they must give: Liger-Kernel, flash-linear-attention, unsloth, aiter, and
+FlagGems where it is there.
 
 The libraries' own Python calls them, read where it lies (`folders`), on tensors of the host; `import triton` means `tec.jit.triton_names`. A case gives what
 the library computed and what it must be.
@@ -128,6 +129,8 @@ def main(words: Sequence[str]) -> None:
     install(Path(words[0]))
     for name in ("layers", "sequences"):
         importlib.import_module(f"tests.foreign.triton_library_{name}")
+    if (Path(words[0]) / "FlagGems").exists():
+        importlib.import_module("tests.foreign.triton_library_operators").install(Path(words[0]))
     for name in words[2:] or CASES:
         torch.manual_seed(0)
         there = contextlib.nullcontext() if words[1] == "cpu" else tec.tile.on_device(tec.rocm_emu(words[1]))
