@@ -4,7 +4,8 @@ On a CPU the updates are taken one after another. On a GPU the elements are copi
 maximum, and where updates are combined, each such place gets a list of them (an atomic exchange an update) that the last one's thread then walks. No two threads write
 one place in a kernel, for any type; sums of floats are taken in the list's order. What a place's updates are is written down for places that have some alone: where few
 elements of many are updated, a scatter takes little longer than the copy. Where single elements are replaced, and many of them, an atomic maximum of number and value in one word
-finds both: places that lie anywhere are touched once, and the rest goes through memory in order.
+finds both: places that lie anywhere are touched once, and the rest goes through memory in order. Where such words would not stay in the last cache, a bit for each place tells
+whether an update was there, and values are written at once: models hardly ever write one place twice, and pay for finding the last update only if they do.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _LINE_ELEMENTS = 16
 # bytes of `head`. (16 - 4) * places < 2 * 32 * updates.
 _MOST_PLACES = 5
 _WORD_BITS = 32  # of a value, and of an update's number, in a word of both
+_WORD_BYTES = 8  # of such a word
+_BITS = 32  # places that a word of bits tells of
+# Work-groups of a kernel that seldom has work: those of a unit at once, so that none waits to be begun for nothing.
+_GROUPS_A_UNIT = 8
 
 
 class Scatter(loops.LoopForm):
@@ -129,6 +134,9 @@ class _Updates:
 
     def by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were; each place's last update, or the list of its updates, in `head` and `following`; then what each last update makes of its place."""
+        if self._goes_by_bits():
+            self._by_bits(ib, old, at, new, dst)
+            return
         if self._goes_in_words(dst.dtype):
             self._by_words(ib, old, at, new, dst)
             return
@@ -181,6 +189,73 @@ class _Updates:
                         value[k] = self._combined(value[k], more[k], dst.dtype)
                     update[0] = following[update[0]]
                 self._put(ib, dst, here, width, loops.vector(value, 0, width))
+
+    def _goes_by_bits(self) -> bool:
+        """Whether single elements replace others at more places than have their words in the last cache."""
+        *_, last, _ = self.target.machine.levels
+        held = last.size_bytes * self.target.machine.units // last.units
+        return self.reduction == "none" and self.block == 1 and self.total * _WORD_BYTES > held
+
+    def _by_bits(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+        """The elements as they were; each update writes its place if it is the first to set the place's bit. Where one finds the bit set, the place is marked; all updates
+        of marked places look for the last one by an atomic maximum of their numbers, and that one writes once more: two kernels that end at once where nothing is marked."""
+        shape = tuple(self.places)
+        run, words = self._width(dst.dtype, shape), -(-self.total // _BITS)
+        copies = self.total // run
+        seen = ib.allocate("int32", (words,), "seen")
+        marked = ib.allocate("int32", (words,), "marked")
+        again, head = ib.allocate("int32", (1,), "again"), ib.allocate("int32", (self.total,), "head")
+
+        def with_place(e: Any, body: Callable[[Any, Any, Sequence[Any], Sequence[Any]], None]) -> None:
+            """`body` of an update's place as a number, its bit, its index, and its place in the updates, for one that is inside."""
+            inside, place, source = self.one(at, e)
+            with ib.if_scope(inside):
+                flat = ib.let("flat", self._flat(place))
+                bit = ib.let("bit", te.const(1, "int32") << te.indexmod(flat, _BITS))
+                body(flat, bit, place, source)
+
+        def set_bit(of: BufferVar, flat: Any, bit: Any) -> Any:
+            return te.call_intrin("int32", "atomic_or", of[te.indexdiv(flat, _BITS)], bit)
+
+        with loops.each(ib, self.target, max(copies, words)) as t:
+            with loops.where(ib, *[t < copies] * (words > copies)):
+                copied = split_index(t * run, shape)
+                self._put(ib, dst, copied, run, self._values(old, copied, run))
+            with loops.where(ib, *[t < words] * (words < copies)):
+                seen[t] = te.const(0, "int32")
+                marked[t] = te.const(0, "int32")
+            with ib.if_scope(t == 0):
+                again[0] = te.const(0, "int32")
+
+        with loops.each(ib, self.target, self.count) as e:
+
+            def take(flat: Any, bit: Any, place: Sequence[Any], source: Sequence[Any]) -> None:
+                was = ib.let("was", set_bit(seen, flat, bit))
+                with ib.if_scope(te.bitwise_and(was, bit) == 0):
+                    dst[tuple(place)] = new[tuple(source)]
+                with ib.else_scope():
+                    ib.emit(set_bit(marked, flat, bit))
+                    ib.emit(te.call_intrin("int32", "atomic_exch", head[flat], te.const(-1, "int32")))
+                    ib.emit(te.call_intrin("int32", "atomic_exch", again[0], te.const(1, "int32")))
+
+            with_place(e, take)
+
+        groups = min(-(-self.count // loops.THREADS), _GROUPS_A_UNIT * self.target.machine.units)
+        for finds in (True, False):
+            with loops.launch(ib, (groups,), (loops.THREADS,)) as (group, thread), ib.if_scope(again[0] != 0):
+
+                def settle(e: Any, finds: bool = finds) -> None:
+                    def of_marked(flat: Any, bit: Any, place: Sequence[Any], source: Sequence[Any]) -> None:
+                        with ib.if_scope(te.bitwise_and(marked[te.indexdiv(flat, _BITS)], bit) != 0):
+                            if finds:
+                                ib.emit(te.call_intrin("int32", "atomic_max", head[flat], e))
+                                return
+                            with ib.if_scope(head[flat] == e):
+                                dst[tuple(place)] = new[tuple(source)]
+
+                    with_place(e, of_marked)
+
+                loops.dealt(ib, self.count, groups * loops.THREADS, (group * loops.THREADS, thread), settle, "serial")
 
     def _goes_in_words(self, dtype: str) -> bool:
         """Whether updates are single elements of 16 or 32 bits that replace what was there, and many enough."""

@@ -96,17 +96,16 @@ class AmdgpuEmitter(Emitter):
         return 'syncscope("workgroup") ' if scope.startswith("shared") else self.atomic_scope
 
     def atomic_suffix(self, e: E.Call) -> str:
-        """Float additions in global memory: the native instruction works on coarse-grained memory, which the user vouches
-        for by `-mattr=+unsafe-fp-atomics`; else LLVM makes a loop of compare-and-swap."""
+        """Whole numbers in global memory: the address lies in the device's own memory, as AMD's compilers take it for HIP; without that word LLVM makes a loop of
+        compare-and-swap of all but additions on chips that know nothing of atomics over PCIe. Float additions: the native instruction works on coarse-grained memory,
+        which the user vouches for by `-mattr=+unsafe-fp-atomics`; else LLVM makes such a loop."""
         load = self.memory.load_of(e.args[0], e.op)
-        if (
-            load.buffer.scope == "global"
-            and dtype_info(load.buffer.dtype).is_float
-            and UNSAFE_ATOMICS in self.target.mattr
-        ):
-            empty = self.meta("!{}")
-            return f", !amdgpu.no.fine.grained.memory {empty}, !amdgpu.no.remote.memory {empty}, !amdgpu.ignore.denormal.mode {empty}"
-        return ""
+        is_float = dtype_info(load.buffer.dtype).is_float
+        if load.buffer.scope != "global" or (is_float and UNSAFE_ATOMICS not in self.target.mattr):
+            return ""
+        empty = self.meta("!{}")
+        known = ["no.fine.grained.memory", "no.remote.memory", *["ignore.denormal.mode"] * is_float]
+        return "".join(f", !amdgpu.{word} {empty}" for word in known)
 
     def native_math(self, op: str, dtype: str) -> str | None:
         return "llvm.ldexp" if op == "ldexp" else super().native_math(op, dtype)

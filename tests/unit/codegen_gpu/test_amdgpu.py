@@ -159,6 +159,19 @@ def test_unsafe_atomics_are_the_users_choice() -> None:
     assert "unsafe" not in machine_of(Target("rocm -mcpu=gfx90a -mattr=+unsafe-fp-atomics")).features
 
 
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
+def test_whole_numbers_have_native_atomics(chip: str) -> None:
+    """Not a loop of compare-and-swap, which chips without atomics over PCIe would get for all but additions."""
+    code = build_kernels([K.atomics("int32", "global")], Target(f"rocm -mcpu={chip}"), "own")
+    words = [
+        re.sub(r"_s?(max|min)(_i32)?$|_(b|u)32$", r"_\1", i).rstrip("_")
+        for i in re.findall(r"global_atomic_\w+", code.asm)
+    ]
+    assert sorted(words) == sorted(
+        f"global_atomic_{w}" for w in ("add", "swap", "min", "max", "and", "or", "xor", "cmpswap")
+    )
+
+
 def test_wavefront_size_features() -> None:
     assert machine_of(Target("rocm -mcpu=gfx1100 -wavefrontsize=64")).features == "+wavefrontsize64,-wavefrontsize32"
     assert machine_of(Target("rocm -mcpu=gfx1100")).features == "+wavefrontsize32,-wavefrontsize64"

@@ -176,6 +176,23 @@ def test_many_single_elements_that_are_replaced_come_in_words(dtype):
         assert ("atomic_smax_x2" in source or "atomic_max_i64" in source) == words
 
 
+@pytest.mark.parametrize("double", [False, True])
+def test_a_bit_tells_whether_a_place_was_written(double, monkeypatch):
+    """Where words of places are more than the last cache holds. Each place is written once at first; the last of two updates is looked for only where there are two, by
+    fewer threads than updates."""
+    monkeypatch.setattr("tec.choices.families.scatters._WORD_BYTES", 1 << 10)
+    rng = np.random.default_rng(5)
+    x, update = (rng.integers(-9, 9, (n, 512), "int32") for n in (800, 500))
+    index = np.argsort(rng.random((800, 512)), 0)[:500]
+    if double:
+        index[499] = index[7]
+    g = graph_of("scatter_elements", [x, index, update], {"axis": 0, "reduction": "none"})
+    net = tec.compile(g, target="rocm -mcpu=gfx1100", cache=False)
+    assert "global_atomic_or" in net.get_source("asm")
+    got = net.run({"x0": x, "x1": index, "x2": update}, device=tec.rocm_emu("gfx1100", check="race"))
+    same(got, host("scatter_elements", [x, index, update], {"axis": 0, "reduction": "none"}))
+
+
 @thinned(1, ("dtype", ["int8", "float16", "int64", "bool", "float64"]), ("chip", CHIPS[:2]))
 def test_scatters_of_other_types(dtype, chip):
     x = RNG.integers(0, 2 if dtype == "bool" else 9, (50,)).astype(dtype)
