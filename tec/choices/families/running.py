@@ -18,10 +18,10 @@ from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
-from ..cost import Footprint
+from ..cost import Footprint, Kernel
 from ..group import Group
 from ..parts import loops
-from ..parts.counts import lanes_for
+from ..parts.counts import lanes_for, moved_bytes
 from ..space import Choice, Value
 from .running_scan import AHEAD, Scan
 from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow
@@ -34,15 +34,21 @@ _WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it:
 PARTS = (2, 4, 8, 16, 32, 64)  # work-groups that share a line
 # Elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each.
 _MOST_BEYOND = 1 << 22
+_TILE = (
+    64  # lines of a tile, and threads: two wavefronts, or one, whose tile of short lines leaves room for many beside it
+)
+_TILE_BYTES = 1 << 15  # of a tile at most: two are under way at once on every chip
+_ISSUED = 8  # operations of an element that comes, is added or goes: its place by a division, and the access
 _VECTOR_BYTES = 16  # the widest load of a GPU's thread
 LEAST_OF_A_PART = 256  # elements: a work-group of fewer waits longer than it adds
 
 
 class Running(loops.LoopForm):
-    """A running sum: `wave` threads a line in each of `parts` work-groups, or 0 where a thread has a line."""
+    """A running sum: `wave` threads a line in each of `parts` work-groups, or 0 where a thread has a line; `tile`: of so many lines that a work-group brings through shared
+    memory, or 0."""
 
     template: ClassVar[str] = "running sum"
-    neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
+    neutral: ClassVar[Mapping[str, Value]] = {"parts": 1, "tile": 0}
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {"chunk": ""}
     kind: ClassVar[str] = "running"
 
@@ -59,24 +65,28 @@ class Running(loops.LoopForm):
         self.parameters = {
             "wave": (0, 64, 128, 256, 512, 1024) if may_share else (0,),
             "parts": (1, *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART)) if may_share else (1,),
+            "tile": (0, _TILE) if may_share and self._fits_a_tile else (0,),
         }
 
     @property
     def default(self) -> Choice:
         may_share = len(self.parameters["wave"]) > 1
+        tiles = [self.choice(wave=0, parts=1, tile=t) for t in self.parameters["tile"] if t]
         if may_share and self.lines.n >= SHORT:
             waves = (512,) if self.lines.inner > 1 else (256, 64, 128, 512, 1024)
-            some = (self.choice(wave=w, parts=p) for w in waves for p in self.parameters["parts"])
-            return min(some, key=lambda c: self.cost(c).seconds)
-        alone = self.choice(wave=0, parts=1)
+            some = (self.choice(wave=w, parts=p, tile=0) for w in waves for p in self.parameters["parts"])
+            return min((*some, *tiles), key=lambda c: self.cost(c).seconds)
+        alone = min((self.choice(wave=0, parts=1, tile=0), *tiles), key=lambda c: self.cost(c).seconds)
         # A thread waits for each element of its line; of few short lines a wavefront each has a part of that.
         if may_share and self.lines.inner == 1:
-            together = self.choice(wave=64, parts=1)
+            together = self.choice(wave=64, parts=1, tile=0)
             if self.cost(together).seconds < _WORTH * self.cost(alone).seconds:
                 return together
         return alone
 
     def why_not(self, choice: Choice) -> str | None:
+        if choice["tile"] and choice["wave"]:
+            return "a thread has a line of a tile for itself"
         return (
             "work-groups share a line by parts where threads do" if choice["parts"] > 1 and not choice["wave"] else None
         )
@@ -84,6 +94,8 @@ class Running(loops.LoopForm):
     def sketch(self, choice: Choice) -> Footprint:
         """Elements that one thread adds one after another."""
         wave, n, count = choice["wave"], self.lines.n, self.lines.count
+        if choice["tile"]:
+            return self._of_tiles(choice["tile"])
         if not wave:
             return self.chains(n, count, ahead=AHEAD if self._is_loaded_ahead else 1)
         # Work-groups that share a line add up their parts first, in a kernel of their own.
@@ -98,12 +110,30 @@ class Running(loops.LoopForm):
         return Footprint((sums, *whole.kernels))
 
     @property
+    def _fits_a_tile(self) -> bool:
+        """Whether lines lie one after another and `_TILE` of them leave shared memory to other work-groups; those that are whole vectors a thread loads as such."""
+        nbytes = dtype_info(self.form.inputs[0].dtype).bytes
+        return self.lines.inner == 1 and 1 < self.lines.n <= _TILE_BYTES // (_TILE * nbytes) and not self._is_whole
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.lines.n * dtype_info(self.form.inputs[0].dtype).bytes % _VECTOR_BYTES == 0
+
+    def _of_tiles(self, lines: int) -> Footprint:
+        """Elements in and out by neighbours, some at a time, and a chain in shared memory between."""
+        n, moved = self.lines.n, float(moved_bytes(self.group))
+        nbytes = dtype_info(self.form.inputs[0].dtype).bytes
+        return Footprint((Kernel(
+            math.ceil(self.lines.count / lines), lines, shared_bytes=lines * (n + 1) * nbytes, memory_bytes=moved, asked_bytes=moved,
+            scratch_bytes=4.0 * self.lines.count * n * nbytes, issued=4 * _ISSUED * n, waits=math.ceil(n / AHEAD), barriers=2,
+        ),))  # fmt: skip
+
+    @property
     def _is_loaded_ahead(self) -> bool:
         """Whether loads ahead make a thread's line quicker: where threads read vectors, or neighbours of each other, and there is a wavefront of lines a unit. Else
         a line of the first cache for each lane and element keeps a few units busy: on an H200 4,001 lines of 37 float32 take 13 us by either way."""
-        whole = self.lines.n * dtype_info(self.form.inputs[0].dtype).bytes % _VECTOR_BYTES == 0
         many = self.lines.count >= self.target.machine.units * self.target.wavefront_size
-        return many and (self.lines.inner > 1 or whole)
+        return many and (self.lines.inner > 1 or self._is_whole)
 
     def _strip(self) -> tuple[int, int] | None:
         """Lanes of a vector of neighbouring lines, and how many such vectors go down the lines together; None for a line at a time. On a CPU: a vector alone takes part of each
@@ -122,6 +152,8 @@ class Running(loops.LoopForm):
         scan = Scan(self, self.lines, ib, sources[0], results[0])
         if choice["wave"]:
             (SharedColumns if self.lines.inner > 1 else SharedRow)(scan, choice["wave"], choice["parts"]).run()
+        elif choice["tile"]:
+            scan.by_tiles(choice["tile"])
         elif (strip := self._strip()) is not None:
             scan.by_strips(*strip, in_registers=strip[1] <= _STRIP)
         else:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import te
 from ...ir import Expr
+from ...ir.dtype import dtype_info
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
@@ -58,6 +59,42 @@ class Scan:
                 acc[0] = self.both(acc[0], value)
                 self.dst[at] = acc[0].astype(self.dtype)
 
+    def by_tiles(self, threads: int) -> None:
+        """Lines that lie one after another in memory: each work-group brings as many as it has threads through shared memory, where neighbours of memory are read and
+        written by neighbours, and each thread has a line of the tile."""
+        ib, n, lines = self.ib, self.n, self.lines
+        pitch = n + odd_words(n, dtype_info(self.dtype).bytes)
+
+        with loops.launch(ib, (-(-lines.count // threads),), (threads,)) as (group, thread):
+            tile = ib.allocate(self.dtype, (threads * pitch,), "tile", scope="shared")
+
+            def moved(first: Any, some: int, back: bool) -> None:
+                """`some` elements of a thread, all of which are loaded first; those beyond the last line are the last one's, and are not written."""
+                at = [first + k * threads + thread for k in range(some)]
+                ours = [te.indexdiv(e, n) * pitch + te.indexmod(e, n) for e in at]
+                whole = [ib.let("line", group * threads + te.indexdiv(e, n)) for e in at]
+                places = [lines.at(te.min(w, lines.count - 1), te.indexmod(e, n)) for w, e in zip(whole, at)]
+                values = [ib.let("value", tile[o] if back else self.src[p]) for o, p in zip(ours, places)]
+                for line, own, place, value in zip(whole, ours, places, values):
+                    if not back:
+                        tile[own] = value
+                        continue
+                    with loops.where(ib, lines.count % threads == 0 or line < lines.count):
+                        self.dst[place] = value
+
+            def move(back: bool) -> None:
+                if n >= AHEAD:
+                    with ib.for_range(0, n // AHEAD, "r") as r:
+                        moved(r * (AHEAD * threads), AHEAD, back)
+                moved(n // AHEAD * (AHEAD * threads), n % AHEAD, back)
+
+            move(False)
+            ib.emit(te.call_intrin("int32", "barrier"))
+            own = _OfTile(self, tile, pitch)
+            own.write(thread, 0, n, loops.scalar(ib, self.wide, "acc", self.one))
+            ib.emit(te.call_intrin("int32", "barrier"))
+            move(True)
+
     def by_strips(self, lanes: int, vectors: int, in_registers: bool) -> None:
         """Some vectors of neighbouring lines at a time, whose sums stay in registers, or in an array. Those of a strip that would run past the last line begin earlier."""
         ib, lines, n = self.ib, self.lines, self.n
@@ -95,3 +132,21 @@ class Scan:
                     ib.emit(self.dst.buffer.vstore(at, result if wide == vector else result.astype(vector)))
 
                 each(go_on)
+
+
+class _OfTile(Scan):
+    """A scan whose lines lie in shared memory, and become their sums there."""
+
+    def __init__(self, scan: Scan, tile: BufferVar, pitch: int):
+        self.__dict__.update(scan.__dict__)
+        self.src = self.dst = tile
+        self.pitch = pitch
+
+    def place(self, line: Index, k: Index) -> tuple[Any, ...]:
+        return (line * self.pitch + (self.n - 1 - k if self.back else k),)
+
+
+def odd_words(n: int, nbytes: int) -> int:
+    """Elements behind a line of a tile so that lines begin an odd number of words of 4 bytes apart: the lanes that read one element each meet in no bank."""
+    word = max(1, 4 // nbytes)
+    return word if n % word == 0 and n // word % 2 == 0 else 0

@@ -74,6 +74,26 @@ def test_running_sums(shape, axis, flags, dtype, chip):
     same(in_te("cumsum", [x], attrs), want, 1e-3 if dtype == "float32" else 0)
 
 
+@thinned(
+    1,
+    ("shape", [(130, 89), (64, 2), (1, 33), (200, 37), (65, 16)]),
+    ("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]),
+    ("dtype", ["float16", "float32", "int8", "float64"]),
+    ("chip", CHIPS[1:]),
+)
+def test_running_sums_of_lines_that_come_in_tiles(shape, flags, dtype, chip):
+    """Many odd lines, which no thread loads as vectors; the last tile is not full."""
+    x = (RNG.standard_normal(shape) * 4).astype(dtype)
+    attrs = {"axis": 1, **flags}
+    g = graph_of("cumsum", [x], attrs)
+    target = f"rocm -mcpu={chip}"
+    (entry,) = tec.compile(g, target=target, cache=False).report.choices.values()
+    chosen = {"template": "running sum", "wave": 0, "parts": 1, "tile": 64}
+    net = tec.compile(g, target=target, cache=False, choices={entry["signature"]: chosen})
+    got = net.run({"x0": x}, device=tec.rocm_emu(chip, check="race,init,bounds"))
+    same(got, host("cumsum", [x], attrs), 2e-2 if dtype == "float16" else 1e-3 if dtype == "float32" else 1e-9)
+
+
 @pytest.mark.parametrize(("shape", "threads"), [((10360, 56), 0), ((700, 63), 64)])
 def test_a_thread_has_a_line_that_it_loads_as_vectors(shape, threads):
     """Single elements of a line each keep a GPU's first cache busy, and a wavefront shares the line."""
