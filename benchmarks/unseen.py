@@ -45,6 +45,7 @@ GPUS = ("nvptx -mcpu=sm_90a", "rocm -mcpu=gfx942")
 LIMIT_S = int(os.environ.get("TEC_UNSEEN_LIMIT_S", "600"))  # of one network, all steps
 TOLERANCE = 2e-3  # of the largest value of an output; float32, and sums in another order
 INT8_TOLERANCE = 0.05  # a sum in another order rounds some values to the next step of 8 bits
+_TIMES_EAGER = 3  # what eager torch in float32 is off: sums in another order are off by another amount of the same size
 TURN_S = 2.0  # of turns of tec and its peer
 LEAST_ROUNDS = 7
 PEER = "ONNX Runtime, one thread"
@@ -257,35 +258,49 @@ class Case:
         return judged({"dtype": str(dtype), "error": error, "eager": eager}, 2 * eager + TOLERANCE)
 
     def train(self) -> dict[str, Any]:
-        """A training step of a batch of 2 in training mode: all gradients, with torch's random numbers."""
+        """A training step of a batch of 2 in training mode: all gradients, with torch's random numbers. Statistics of so few values magnify rounding, so that eager torch
+        too is off: what it is off from the gradients in float64, tec may be off several times."""
         import copy
 
         torch = self.torch
         args = self.grown(2)
 
-        def grads(compiled: bool) -> tuple[list[Any], list[str]]:
+        def grads(kind: str) -> tuple[list[Any], list[str]]:
+            wide = kind == "float64"
             module = copy.deepcopy(self.module).train().requires_grad_(True)
-            run = torch.compile(module, backend="tec", options={"strict": True}) if compiled else module
+            module = module.double() if wide else module
+            run = torch.compile(module, backend="tec", options={"strict": True}) if kind == "tec" else module
             torch.manual_seed(self.seed)
             with torch.enable_grad():
-                outs = [t for t in run(*args) if t.is_floating_point() and t.requires_grad]
-                sum((t.float() * torch.linspace(-1, 1, t.numel()).reshape(t.shape)).mean() for t in outs).backward()
+                outs = run(*[t.double() if wide and t.is_floating_point() else t for t in args])
+                outs = [t if wide else t.float() for t in outs if t.is_floating_point() and t.requires_grad]
+                sum(
+                    (t * torch.linspace(-1, 1, t.numel(), dtype=t.dtype).reshape(t.shape)).mean() for t in outs
+                ).backward()
             named = [(n, p.grad) for n, p in module.named_parameters() if p.grad is not None]
             return [g.numpy() for _, g in named], [n for n, _ in named]
 
         try:
-            want, names = grads(False)
+            want, names = grads("eager")
         except Exception as e:
             return {"exporter": words(e)}
         torch._dynamo.reset()
-        got, _ = grads(True)
+        got, _ = grads("tec")
         if len(got) != len(want):
             return {"wrong": f"{len(got)} gradients for {len(want)}"}
         # A gradient that is nearly zero beside the others' is the rounding of those.
         scale = max((float(np.abs(w).max()) for w in want if w.size), default=0.0)
-        errors = [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3 * scale, 1e-30)) if b.size else 0.0 for a, b in zip(got, want)]  # fmt: skip
-        k = int(np.argmax(errors))
-        return judged({"error": float(f"{errors[k]:.2e}"), "of": names[k], "gradients": len(got)}, 10 * TOLERANCE)
+
+        def errors(some: list[Any], right: list[Any]) -> list[float]:
+            return [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3 * scale, 1e-30)) if b.size else 0.0 for a, b in zip(some, right)]  # fmt: skip
+
+        off, allowed = errors(got, want), 10 * TOLERANCE
+        if max(off) > allowed:
+            with contextlib.suppress(RuntimeError):  # a network that has no float64
+                exact, _ = grads("float64")
+                off, allowed = errors(got, exact), max(allowed, _TIMES_EAGER * max(errors(want, exact)))
+        k = int(np.argmax(off))
+        return judged({"error": float(f"{off[k]:.2e}"), "of": names[k], "gradients": len(got)}, allowed)
 
     def export_program(self) -> dict[str, Any]:
         """torch.export's program with a symbolic batch."""

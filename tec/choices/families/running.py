@@ -34,9 +34,8 @@ _WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it:
 PARTS = (2, 4, 8, 16, 32, 64)  # work-groups that share a line
 # Elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each.
 _MOST_BEYOND = 1 << 22
-_TILE = (
-    64  # lines of a tile, and threads: two wavefronts, or one, whose tile of short lines leaves room for many beside it
-)
+# Lines of a tile, and threads: two wavefronts, or one, whose tile of short lines leaves room for many beside it.
+_TILE = 64
 _TILE_BYTES = 1 << 15  # of a tile at most: two are under way at once on every chip
 _ISSUED = 8  # operations of an element that comes, is added or goes: its place by a division, and the access
 _VECTOR_BYTES = 16  # the widest load of a GPU's thread
