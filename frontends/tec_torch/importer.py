@@ -20,7 +20,7 @@ from tec import ImportModelError, TecError
 from tec.errors import InternalError, Loc
 from tec.graph import Graph, Value
 from tec.graph.builders import Builder, identifier
-from tec.ops.dims import Dim, Size, is_symbolic
+from tec.ops.dims import Dim, Size, is_symbolic, names_of
 
 from .types import COMPLEX_TYPES, PART_TYPES, array_of, dtype_of, scalar, shape_of, size_of
 
@@ -258,6 +258,7 @@ class _Conversion:
         self.graph = Graph("torch")
         self.env: dict[Node, Any] = {}
         self.made = Conversion(self.graph)
+        self.named: tuple[int, set[str]] = (0, set())  # how many inputs were looked at for names of sizes, and these
 
     def run(self) -> Conversion:
         for node in self.source.nodes:
@@ -269,7 +270,7 @@ class _Conversion:
 
     def inlined(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         """The results, with values in the placeholders' places, in a graph that is there."""
-        self.graph, given = graph, iter(values)
+        self.graph, given, self.named = graph, iter(values), (0, set())
         for node in self.source.nodes:
             if node.op == "output":
                 results = node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]]
@@ -375,7 +376,7 @@ class _Conversion:
                 raise ImportModelError(f"result {node.args[1]} of {node.args[0].target} is not made")  # type: ignore[union-attr]
             return part
         if isinstance(val, torch.SymInt) or (isinstance(val, int) and not isinstance(val, bool)):
-            return size_of(val, self.names)
+            return self._known(size_of(val, self.names))
         if isinstance(val, (bool, float)):
             return val
         if is_assertion(node):
@@ -419,8 +420,23 @@ class _Conversion:
             found = self.env[x]
             if isinstance(found, _Failed):
                 raise ImportModelError(f"it reads {x.name}, which tec does not make")
-            return found
-        return size_of(x, self.names) if isinstance(x, torch.SymInt) else x
+            return self._known(found) if isinstance(found, Dim) else found
+        return self._known(size_of(x, self.names)) if isinstance(x, torch.SymInt) else x
+
+    def _known(self, size: Size) -> Size:
+        """A size of names that tensors of the network have. ImportModelError for another: a number that Python gave, which no call's tensors tell."""
+        if isinstance(size, Dim) and not size.names() <= self._names_of_inputs():
+            raise ImportModelError(
+                f"a size that no tensor which the network takes has ({size})",
+                hint="a number that is no size of an argument: with dynamic=False each of its values has a network of its own",
+            )
+        return size
+
+    def _names_of_inputs(self) -> set[str]:
+        inputs = self.graph.inputs
+        if len(inputs) != self.named[0]:
+            self.named = len(inputs), names_of([v.shape for v in inputs])
+        return self.named[1]
 
     def _outputs(self, node: Node) -> None:
         results = node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]]

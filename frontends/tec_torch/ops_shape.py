@@ -319,6 +319,26 @@ def channel_shuffle(c: AtenCall, x: Value, groups: int) -> Value:
 @aten_op("as_strided")
 def as_strided(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None) -> Value:
     """Of a tensor that lies in a row: elements by their places."""
+    return c.op("gather", c.reshape(x, (x.type.size,)), c.const(_places(c, x, size, stride, offset), "int64"), axis=0)
+
+
+@aten_op("as_strided_scatter")
+def as_strided_scatter(
+    c: AtenCall, x: Value, part: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None
+) -> Value:
+    """A tensor that lies in a row, with other elements at some places."""
+    place = _places(c, x, size, stride, offset).reshape(-1)
+    if len(np.unique(place)) < place.size:
+        raise ImportModelError("as_strided_scatter to places that are one")
+    if not place.size:
+        return x
+    flat, given = c.reshape(x, (x.type.size,)), c.reshape(part, (place.size,))
+    made = c.op("scatter_elements", flat, c.const(place, "int64"), given, axis=0, reduction="none")
+    return c.reshape(made, x.shape)
+
+
+def _places(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any) -> Any:
+    """Where elements of such a view lie."""
     val = c.node.args[0].meta["val"]  # type: ignore[union-attr]
     if is_symbolic([*size, *stride, *x.shape]) or not val.is_contiguous() or val.storage_offset():
         raise ImportModelError("as_strided of what is no contiguous tensor of known size")
@@ -327,4 +347,4 @@ def as_strided(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Siz
         place = place + (np.arange(n) * s).reshape([-1 if d == k else 1 for d in range(len(size))])
     if place.size and place.max() >= x.type.size:
         raise ImportModelError("as_strided beyond its input")
-    return c.op("gather", c.reshape(x, (x.type.size,)), c.const(place, "int64"), axis=0)
+    return place

@@ -211,6 +211,33 @@ class Broken(nn.Module):
         return y + 1
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_number_that_is_no_size_of_an_argument_is_left_to_torch(strict):
+    """No tensor of a call tells it: the network would have a size that nothing gives."""
+    torch._dynamo.reset()
+
+    def f(x, n):
+        return torch.full((n,), 2.0).cumsum(0).sin().sum() + (x * n).exp().sum()
+
+    fast = torch.compile(f, backend="tec", dynamic=True, options={"strict": strict})
+    x = torch.rand(8, 8)
+    if strict:
+        with pytest.raises(tec.ImportModelError, match="a size that no tensor which the network takes has"):
+            fast(x, 5)
+        return
+    for n in (5, 9):
+        close(fast(x, n), f(x, n))
+
+
+def test_elements_put_by_their_strides():
+    def f(x, y):
+        return torch.as_strided_scatter(x * 2, y.sin(), (2, 3), (4, 1), 5) + torch.as_strided(x, (4, 5), (0, 1), 3)
+
+    torch._dynamo.reset()
+    x, y = torch.rand(4, 5), torch.rand(2, 3)
+    close(torch.compile(f, backend="tec", options={"strict": True})(x, y), f(x, y))
+
+
 def test_graph_breaks_are_told_with_their_line(caplog):
     tec_torch.report(reset=True)
     with caplog.at_level(logging.WARNING, "tec.torch"), torch.no_grad():
