@@ -42,3 +42,16 @@ def test_what_is_drawn_is_legal_and_reaches_most(target: str) -> None:
     has = collections.Counter((name, value) for c in space.all for name, value in c.items())
     assert {v for v, n in has.items() if n > 20} <= {v for c in drawn for v in c.items()}
     assert isinstance(lower(space, drawn[-1], alone), Made)
+
+
+def test_parts_of_a_sum_meet_in_whole_rounds_of_threads() -> None:
+    """96 x 32 sums of 512 threads, four each, are two rounds: memory for 128 rows, which gfx1201 has not, though it has that for 96."""
+    a, b = te.placeholder((182, 512), "bfloat16", name="A"), te.placeholder((512, 192), "bfloat16", name="B")
+    found = spaces([topi.matmul(a, b)], "rocm -mcpu=gfx1201")
+    space = next(s for s in found if s.template == "matrix product")
+    choice = space.choice(
+        rows=96, columns=32, step=32, waves_m=2, waves_n=2, swizzle=True, stages=1, prefetch_distance=3, group_m=1, interleave=True, slice_k=4,
+        ping_pong=False, direct_to_lds=False, instruction="16x16x16", split_k=1,
+    )  # fmt: skip
+    assert "73728 bytes of shared memory" in (space.why_not(choice) or "")
+    assert space.why_not({**choice, "rows": 64}) is None
