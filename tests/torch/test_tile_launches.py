@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import tec
 import tec.tile as tl
 from tec.tile import triton
 
@@ -21,6 +22,12 @@ def _added(x, out, N: tl.constexpr):
 def _widened(x, out):
     at = tl.arange(0, 8)
     tl.store(out + at, tl.load(x + at).to(tl.int64))
+
+
+@tl.jit
+def _doubled(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i) * 2)
 
 
 def test_launches_like_one_before_take_the_new_arguments() -> None:
@@ -51,3 +58,16 @@ def test_a_second_warmup_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sums == 8).all()
     with pytest.raises(AssertionError, match="made again"):
         _added.warmup(x.double(), sums.double(), N=64, grid=(1,))
+
+
+def test_a_view_with_repeats_is_of_all_its_tensor_elsewhere() -> None:
+    """A library restrides a tensor and goes further than the view does; an array without gaps ends where it ends."""
+    x = torch.arange(8, dtype=torch.float32)
+    first = x.as_strided((8,), (0,))
+    out = torch.zeros(8)
+    device = tec.rocm_emu("gfx942")
+    with tl.on_device(device):
+        _doubled[(1,)](first, out, BLOCK=8)
+    assert (out == 2 * x).all()
+    with tl.on_device(device), pytest.raises(tec.DeviceError, match="out of bounds"):
+        _doubled[(1,)](x[:4], out, BLOCK=8)

@@ -340,17 +340,3 @@ def test_tuners_that_others_derive_from_ours() -> None:
     x, out = np.arange(8, dtype=F32), np.ones(8, F32)
     tuner[(1,)](x, out)
     assert tuner.seen == [8, 4] and (out[:4] == 2 * x[:4]).all() and out[4] in (0, 8)
-
-
-def test_a_view_with_repeats_is_of_all_its_tensor_elsewhere() -> None:
-    """A library restrides a tensor and goes further than the view does; an array without gaps ends where it ends."""
-    torch = pytest.importorskip("torch")
-    x = torch.arange(8, dtype=torch.float32)
-    first = x.as_strided((8,), (0,))
-    out = torch.zeros(8)
-    device = tec.rocm_emu("gfx942")
-    with tec.tile.on_device(device):
-        doubled[(1,)](first, out, BLOCK=8)
-    assert (out == 2 * x).all()
-    with tec.tile.on_device(device), pytest.raises(tec.DeviceError, match="out of bounds"):
-        doubled[(1,)](x[:4], out, BLOCK=8)
