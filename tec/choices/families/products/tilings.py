@@ -222,12 +222,12 @@ def _ring(t: Tiling, shape: Shape) -> int:
 
 
 def _meeting(t: Tiling, shape: Shape, target: Target) -> int:
-    """Bytes of shared memory where the parts of sums meet: of whole rounds of all threads, which add up a piece each."""
+    """Bytes of shared memory where the parts of sums meet: of whole rounds of all threads, which add up a piece each, where there is more than one."""
     if t.slice_k == 1:
         return 0
     together = t.waves * target.wavefront_size * PIECE
-    rows = -(-t.m * t.n // together) * together // t.n
-    return t.slice_k * max(t.m, rows) * (t.n + PIECE) * dtype_info(shape.acc).bytes
+    whole = -(-t.m * t.n // together) * together if t.m * t.n > together else 0
+    return t.slice_k * max(t.m, whole // t.n) * (t.n + PIECE) * dtype_info(shape.acc).bytes
 
 
 def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
