@@ -46,8 +46,7 @@ def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     small = {"int8", "uint8"}
     if ka != kb or (a.dtype != b.dtype and not {a.dtype, b.dtype} <= small):
         why = f"{ka} columns meet {kb} rows" if ka != kb else f"{a.dtype} meets {b.dtype}"
-        what = f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}"
-        raise unfit(what, (ka, kb)) if ka != kb else fail(what)
+        raise unfit(f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}", (ka, kb))
     dtype = attrs.get("out_dtype") or ("int32" if a.dtype in small else a.dtype)
     return [TensorType(dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n))]
 

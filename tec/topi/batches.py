@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,10 +59,9 @@ def space_to_batch_nd(
     parts = [v for n, b in zip(space, block) for v in (n // b, b)]
     cut = reshape(x, (batch, *parts, *space[m:]))
     order = [2 * k + 2 for k in range(m)] + [0] + [2 * k + 1 for k in range(m)] + list(range(2 * m + 1, cut.ndim))
-    total = batch
-    for b in block:
-        total = total * b
-    return reshape(transpose(cut, order), (total, *[n // b for n, b in zip(space, block)], *space[m:]))
+    return reshape(
+        transpose(cut, order), (batch * math.prod(block), *[n // b for n, b in zip(space, block)], *space[m:])
+    )
 
 
 def batch_to_space_nd(
@@ -79,9 +79,7 @@ def batch_to_space_nd(
         _numbers(crop_end_list, "batch_to_space_nd: crop_end_list", m),
     )
     batch, *space = type_of(x).shape
-    total = 1
-    for b in block:
-        total *= b
+    total = math.prod(block)
     if isinstance(batch, int) and batch % total:
         raise ExprError(
             f"batch_to_space_nd of {batch} pictures in blocks of {block}", hint="a multiple of the block's elements"
