@@ -24,7 +24,7 @@ from ..group import Group
 from ..parts import loops
 from ..parts.counts import lanes_for, moved_bytes
 from ..space import Choice, Value
-from .running_scan import AHEAD, Scan
+from .running_scan import AHEAD, Scan, pitch
 from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow
 
 SHORT = 64  # elements of a line below which a thread has it for itself
@@ -132,7 +132,7 @@ class Running(loops.LoopForm):
         n, moved = self.lines.n, float(moved_bytes(self.group))
         nbytes = dtype_info(self.form.inputs[0].dtype).bytes
         return Footprint((Kernel(
-            math.ceil(self.lines.count / lines), lines, shared_bytes=lines * (n + 1) * nbytes, memory_bytes=moved, asked_bytes=moved,
+            math.ceil(self.lines.count / lines), lines, shared_bytes=lines * pitch(n, nbytes) * nbytes, memory_bytes=moved, asked_bytes=moved,
             scratch_bytes=4.0 * self.lines.count * n * nbytes, issued=4 * _ISSUED * n, waits=math.ceil(n / AHEAD), barriers=2,
         ),))  # fmt: skip
 

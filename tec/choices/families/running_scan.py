@@ -63,15 +63,15 @@ class Scan:
         """Lines that lie one after another in memory: each work-group brings as many as it has threads through shared memory, where neighbours of memory are read and
         written by neighbours, and each thread has a line of the tile."""
         ib, n, lines = self.ib, self.n, self.lines
-        pitch = n + odd_words(n, dtype_info(self.dtype).bytes)
+        apart = pitch(n, dtype_info(self.dtype).bytes)
 
         with loops.launch(ib, (-(-lines.count // threads),), (threads,)) as (group, thread):
-            tile = ib.allocate(self.dtype, (threads * pitch,), "tile", scope="shared")
+            tile = ib.allocate(self.dtype, (threads * apart,), "tile", scope="shared")
 
             def moved(first: Any, some: int, back: bool) -> None:
                 """`some` elements of a thread, all of which are loaded first; those beyond the last line are the last one's, and are not written."""
                 at = [first + k * threads + thread for k in range(some)]
-                ours = [te.indexdiv(e, n) * pitch + te.indexmod(e, n) for e in at]
+                ours = [te.indexdiv(e, n) * apart + te.indexmod(e, n) for e in at]
                 whole = [ib.let("line", group * threads + te.indexdiv(e, n)) for e in at]
                 places = [lines.at(te.min(w, lines.count - 1), te.indexmod(e, n)) for w, e in zip(whole, at)]
                 values = [ib.let("value", tile[o] if back else self.src[p]) for o, p in zip(ours, places)]
@@ -90,7 +90,7 @@ class Scan:
 
             move(False)
             ib.emit(te.call_intrin("int32", "barrier"))
-            own = _OfTile(self, tile, pitch)
+            own = _OfTile(self, tile, apart)
             own.write(thread, 0, n, loops.scalar(ib, self.wide, "acc", self.one))
             ib.emit(te.call_intrin("int32", "barrier"))
             move(True)
@@ -137,16 +137,16 @@ class Scan:
 class _OfTile(Scan):
     """A scan whose lines lie in shared memory, and become their sums there."""
 
-    def __init__(self, scan: Scan, tile: BufferVar, pitch: int):
+    def __init__(self, scan: Scan, tile: BufferVar, apart: int):
         self.__dict__.update(scan.__dict__)
         self.src = self.dst = tile
-        self.pitch = pitch
+        self.apart = apart
 
     def place(self, line: Index, k: Index) -> tuple[Any, ...]:
-        return (line * self.pitch + (self.n - 1 - k if self.back else k),)
+        return (line * self.apart + (self.n - 1 - k if self.back else k),)
 
 
-def odd_words(n: int, nbytes: int) -> int:
-    """Elements behind a line of a tile so that lines begin an odd number of words of 4 bytes apart: the lanes that read one element each meet in no bank."""
+def pitch(n: int, nbytes: int) -> int:
+    """Elements from line to line of a tile: an odd number of words of 4 bytes where lines are whole words, so that lanes that read one element each meet in no bank."""
     word = max(1, 4 // nbytes)
-    return word if n % word == 0 and n // word % 2 == 0 else 0
+    return n + (word if n % word == 0 and n // word % 2 == 0 else 0)
