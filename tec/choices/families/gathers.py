@@ -91,7 +91,8 @@ class Gather(Space):
 
     @property
     def default(self) -> Choice:
-        """A line a work-group, or `_STRIP_BYTES` of neighbouring ones, fewer where they are longer than shared memory has room for."""
+        """A line a work-group, or `_STRIP_BYTES` of neighbouring ones, fewer where they are longer than shared memory has room for. What the price finds cheapest where that gives
+        threads of a work-group nothing to pick."""
         if self.table.behind:
             wanted = {
                 "rows": (1,),
@@ -102,7 +103,10 @@ class Gather(Space):
         else:
             threads, piece = self._rule("threads", (256,)), self._rule("piece", (4, 2, 1))
             wanted = {"rows": (1,), "across": (1,), "threads": threads, "piece": piece}
-        return next(self.legal(wanted), None) or next(self.all)
+        usual = next(self.legal(wanted), None)
+        if usual is not None and self._picks(usual) >= usual["threads"] * usual["piece"]:
+            return usual
+        return min(self.all, key=lambda c: self.cost(c).seconds)
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         return self.rule(name, otherwise, **self.features)
@@ -165,10 +169,13 @@ class Gather(Space):
         brought(shared, threads, self._brought(choice), tx)
         return Scheduled(s, self.group.outputs, choice)
 
+    def _picks(self, choice: Choice) -> int:
+        """Elements of the result that lines beside each other give a work-group."""
+        return math.prod(self._extents(self.table.picked)) * (int(choice["across"]) if self.table.behind else 1)
+
     def _turns(self, choice: Choice) -> int:
         """Pieces of a line that a thread has, one after another."""
-        across = int(choice["across"]) if self.table.behind else 1
-        return -(-math.prod(self._extents(self.table.picked)) * across // int(choice["threads"] * choice["piece"]))
+        return -(-self._picks(choice) // int(choice["threads"] * choice["piece"]))
 
     def _early(self, choice: Choice) -> list[Tensor]:
         """The tensors that say what is picked, where a thread keeps its elements of them in registers."""

@@ -108,3 +108,16 @@ def test_choices_that_are_not_legal() -> None:
     for wrong in ({"across": 64}, {"rows": 2}, {"across": 2, "piece": 4}):
         with pytest.raises(tec.TecError):
             space.check({**space.default, **wrong})
+
+
+@pytest.mark.parametrize(
+    "shape, axis, picked", [((8, 727, 1200), 0, 3), ((2256, 1, 512), 1, 1), ((200_000, 40), 1, 12)]
+)
+def test_threads_have_something_to_pick(shape: tuple[int, ...], axis: int, picked: int) -> None:
+    """Short lines: a work-group of one of them, or of a strip, had 512 threads for 48 picks, and an MI355X took 131 us for what takes 20 by the time model."""
+    index = tuple(picked if k == axis else n for k, n in enumerate(shape))
+    xs, outs = computed("gather_elements", axis, [shape, index], ["float16", "int64"])
+    space = next(s for s in spaces(outs, "rocm -mcpu=gfx950") if s.template == "gpu gather")
+    choice = space.default
+    a_group = choice["rows"] * choice["across"] * picked
+    assert 2 * a_group >= choice["threads"]
