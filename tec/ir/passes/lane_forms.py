@@ -1,12 +1,15 @@
-"""What is known of vectors before they run: one scalar condition for all lanes or for any, and places that come several times each."""
+"""What is known of vectors before they run: one scalar condition for all lanes or for any, places that come several times each, and a loop of vectors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .. import build as B
 from .. import expr as E
+from .. import stmt as S
 from ..arith import Analyzer
 from ..dtype import dtype_info
-from .rewrite_util import const_int
+from .rewrite_util import clone, const_int
 
 
 def all_lanes(guard: E.Expr, cond: E.Expr) -> E.Expr | None:
@@ -64,3 +67,21 @@ def repeats(index: E.Expr, analyzer: Analyzer) -> tuple[E.Expr, int] | None:
         return None
     first = analyzer.simplify(B.floordiv(ramp.base, divisor))
     return E.Ramp(first, E.IntImm(1, first.dtype), -(-ramp.lanes // divisor)), divisor
+
+
+def in_steps(loop: S.For, lanes: int, analyzer: Analyzer, vector: Callable[[S.For], S.Stmt]) -> S.Stmt:
+    """A loop of constant extent as steps of `lanes`, and one of what is left. `vector` makes one from its loop, which is a copy."""
+
+    def one(first: E.Expr, n: int) -> S.Stmt:
+        var = E.Var(loop.var.name, loop.var.dtype)
+        body = clone(loop.body, {loop.var: var})
+        return vector(S.For(var, B.add(loop.min, first), E.IntImm(n, var.dtype), body, loop.kind))
+
+    extent = const_int(loop.extent)
+    assert extent is not None
+    step, (count, left) = E.Var(f"{loop.var.name}_step", loop.var.dtype), divmod(extent, lanes)
+    zero, steps = E.IntImm(0, step.dtype), E.IntImm(count, step.dtype)
+    with analyzer.scope():
+        analyzer.bind(step, E.Range(zero, steps))
+        whole = S.For(step, zero, steps, one(B.mul(step, lanes), lanes))
+    return S.seq(whole, *([one(E.IntImm(extent - left, step.dtype), left)] if left else []))

@@ -289,6 +289,23 @@ def f(A: Buffer((n,), "float32"), *, n: size("int32")):
         )
 
 
+@pytest.mark.parametrize("n", [64, 65, 512, 4000])
+def test_a_long_loop_is_steps_of_vectors(n: int) -> None:
+    """One vector of 512 elements far apart took LLVM 41 s."""
+    func, out = lowered(
+        f"""
+def f(A: Buffer(({n}, 3), "float32"), C: Buffer(({n}, 2), "float32")):
+    for j in vectorized({n}):
+        C[j, 1] = A[j, 2]
+        if j % 3 < 2:
+            C[j, 0] = A[j, 0] + A[{n} - 1 - j, 1]
+"""
+    )
+    assert max(e.lanes for e in loads_and_stores(out) if isinstance(e, E.Ramp)) == 64
+    assert count(out, S.For) == (n >= 128)
+    check_same(func, out)
+
+
 def test_branches_on_lanes_with_both_sides() -> None:
     func, out = lowered(
         """
