@@ -5,6 +5,7 @@ In: a checkpoint, a target, options. Out: `Compiled`: code, a plan, and the reci
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import InternalError
@@ -36,10 +37,14 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
     return graph, layers.w.recipes, sorted(layers.w.slow)
 
 
-def compiled(checkpoint: Checkpoint, form: Form, progress: Any = None) -> Compiled:
-    """The code for a checkpoint. Raises ImportModelError, LoweringError, CodegenError."""
+def compiled(
+    checkpoint: Checkpoint, form: Form, progress: Any = None, begun: Callable[..., None] | None = None
+) -> Compiled:
+    """The code for a checkpoint. begun: see `starting.code_of`. Raises ImportModelError, LoweringError, CodegenError."""
     client.start()
     graph, recipes, slow = build(checkpoint, form)
+    if begun is not None:
+        begun(recipes, {v.name: (v.dtype, list(v.shape)) for v in graph.constants() if isinstance(v.data, Deferred)})
     net = compile_graph(graph, form.target, progress=progress or default_progress(), state=graph.state)
     _check_recipes(net.params, recipes)
     constants = {n: v for n, v in net.params.items() if not isinstance(v, Deferred)}

@@ -18,10 +18,10 @@ from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint
 from .config import Config
-from .kept import Form, key_of, weights_of
+from .kept import Form, key_of
 from .lookup import Lookup
 from .opening import open as open_checkpoint
-from .starting import code_of
+from .starting import loaded
 
 POOLINGS = ("mean", "first", "last")
 ENCODERS = ("bert", "roberta", "xlm-roberta")
@@ -60,8 +60,8 @@ class Embedder:
             raise ArgumentError(f"pooling is {self.pooling!r}", hint=", ".join(POOLINGS))
         form = Form(as_target(target), dtype, features=True)
         key = key_of(checkpoint, form) if cache else None
-        made = code_of(checkpoint, form, key)
-        self.network = made.network(weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1)))
+        made, weights = loaded(checkpoint, form, key)
+        self.network = made.network(weights)
         self.executor = self.network.executor(device)
         # RoBERTa counts places from behind that of padding.
         offset = self.config.size("pad_token_id", 1) + 1 if "roberta" in checkpoint.architecture else 0

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,19 @@ from .recipes import Recipe
 _CHUNK_ELEMS = 1 << 19
 
 
-def fill(recipes: Sequence[Recipe], tensors: Mapping[str, PackedTensor], out: Mapping[str, Any], threads: int) -> None:
-    """Write the constants of all recipes into `out`, arrays by the constants' names. Pages of mapped files that were read are given back."""
+def fill(
+    recipes: Sequence[Recipe],
+    tensors: Mapping[str, PackedTensor],
+    out: Mapping[str, Any],
+    threads: int,
+    stop: Event | None = None,
+) -> None:
+    """Write the constants of all recipes into `out`, arrays by the constants' names. Pages of mapped files that were read are given back. stop: set where nobody
+    wants them any more; then CancelledError is raised."""
 
     def make(recipe: Recipe) -> None:
+        if stop is not None and stop.is_set():
+            raise CancelledError
         own = [tensors[n] for n in recipe.tensors]
         _MAKERS[recipe.how](recipe, own, {role: out[name] for role, name in recipe.params.items()})
         drop_pages(t.data for t in own if not callable(t.raw))

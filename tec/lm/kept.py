@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class Compiled:
     slow: list[str] = field(default_factory=list)
     from_cache: bool = False
     layout: PlanLayout | None = None
+    seconds: float = 0.0  # until it was there
 
     @property
     def missing(self) -> Specs:
@@ -155,7 +157,18 @@ def write(key: str, made: Compiled) -> None:
 
 def weights_of(made: Compiled, checkpoint: Checkpoint, key: str | None, threads: int) -> dict[str, Any]:
     """The constants of all recipes: mapped where they are kept, else made, and kept for the next start."""
-    specs, name = made.missing, _weights_key(checkpoint, key)
+    return _weights(made.recipes, made.missing, checkpoint, key, threads)
+
+
+def _weights(
+    recipes: Sequence[Recipe],
+    specs: Specs,
+    checkpoint: Checkpoint,
+    key: str | None,
+    threads: int,
+    stop: Event | None = None,
+) -> dict[str, Any]:
+    name = _weights_key(checkpoint, key)
     found = kept(name, numpy_dtype) if name is not None else None
     if found is not None and _fits(found.arrays, specs):
         return found.arrays
@@ -169,7 +182,7 @@ def weights_of(made: Compiled, checkpoint: Checkpoint, key: str | None, threads:
 
     out = placed(specs) if writer is None else writer.arrays
     try:
-        fill(made.recipes, checkpoint.tensors, out, threads)
+        fill(recipes, checkpoint.tensors, out, threads, stop)
     except BaseException:
         if writer is not None:
             writer.drop()
@@ -177,6 +190,48 @@ def weights_of(made: Compiled, checkpoint: Checkpoint, key: str | None, threads:
     if writer is not None:
         writer.finish(later=True)
     return out
+
+
+class Making:
+    """Weights that are made beside the compiler's work: `begin` as soon as it is known which there are, `of` what became code. A context: where the
+    compiler fails, nothing more is made."""
+
+    def __init__(self, checkpoint: Checkpoint, key: str | None, threads: int):
+        self._checkpoint, self._key, self._threads = checkpoint, key, threads
+        self._stop = Event()
+        self._asked: tuple[Sequence[Recipe], Specs] | None = None
+        self._thread: Thread | None = None
+        self._found: dict[str, Any] = {}
+        self._error: BaseException | None = None
+
+    def begin(self, recipes: Sequence[Recipe], specs: Specs) -> None:
+        """Make these in a thread of their own."""
+        self._asked = list(recipes), specs
+        self._thread = Thread(target=self._make, args=self._asked, name="tec-weights")
+        self._thread.start()
+
+    def _make(self, recipes: Sequence[Recipe], specs: Specs) -> None:
+        try:
+            self._found = _weights(recipes, specs, self._checkpoint, self._key, self._threads, self._stop)
+        except BaseException as error:
+            self._error = error
+
+    def of(self, made: Compiled) -> dict[str, Any]:
+        """The constants of all recipes of what was compiled."""
+        if self._thread is None or self._asked != (made.recipes, made.missing):
+            return weights_of(made, self._checkpoint, self._key, self._threads)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def __enter__(self) -> Making:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
 
 
 def _weights_key(checkpoint: Checkpoint, key: str | None) -> str | None:

@@ -27,14 +27,14 @@ from .elsewhere import METHODS, hint
 from .embedding import ENCODERS
 from .forms.form import Forms
 from .generation import Generation
-from .kept import Form, key_of, weights_of
+from .kept import Form, key_of
 from .lookup import Lookup
 from .memory import available_bytes
 from .opening import open as open_checkpoint
 from .rope import boundary
 from .sampling import Sampling
 from .speculative import Speculative, Verifier, guesser_of
-from .starting import code_of
+from .starting import code_of, loaded
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
 
@@ -93,9 +93,7 @@ class LanguageModel:
         self._check_memory()
         form = Form(self.target, self.dtype)
         key = key_of(checkpoint, form) if cache else None
-        made = code_of(checkpoint, form, key, progress)
-        compile_seconds = time.perf_counter() - start
-        weights = weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))
+        made, weights = loaded(checkpoint, form, key, progress)
         self.network = made.network(weights)
         self._weights, self._recipes, self.cached = weights, made.recipes, cache
         self._verifier: Verifier | None = None
@@ -104,7 +102,7 @@ class LanguageModel:
         self._takes_length = "text_length" in self.network.plan.inputs
         self.executor = self.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
         self.report: dict[str, Any] = {
-            "compile_seconds": compile_seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
+            "compile_seconds": made.seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
             "weight_bytes": sum(w.nbytes for w in weights.values()), "slow_formats": made.slow,
         }  # fmt: skip
         self._whole = self.executor

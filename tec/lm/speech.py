@@ -22,10 +22,10 @@ from ..target import Target, as_target
 from .audio import HOP, RATE, log_mel
 from .checkpoint import Checkpoint
 from .config import Config
-from .kept import Form, key_of, weights_of
+from .kept import Form, key_of
 from .lookup import Lookup
 from .opening import open as open_checkpoint
-from .starting import code_of
+from .starting import loaded
 from .timestamps import Segment, Times
 
 KINDS = ("whisper",)
@@ -241,5 +241,5 @@ class Transcriber:
 
 def _executor(checkpoint: Checkpoint, form: Form, device: Any, cache: bool) -> Any:
     key = key_of(checkpoint, form) if cache else None
-    made = code_of(checkpoint, form, key)
-    return made.network(weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))).executor(device)
+    made, weights = loaded(checkpoint, form, key)
+    return made.network(weights).executor(device)

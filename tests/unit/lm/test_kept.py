@@ -6,14 +6,15 @@ import mmap
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tec.errors import TecError
-from tec.lm import container, load
+from tec.errors import CodegenError, TecError
+from tec.lm import compiled, container, filling, load
 from tec.lm import open as open_checkpoint
 from tec.runtime.networks.network import Network
 from tec.runtime.plans.layout import PlanLayout
@@ -126,3 +127,60 @@ def _check_layout(again: Network) -> None:
                 layout.bind({**env, **wrong})
             told.append(str(error.value).split("\n")[0])
     assert told[:2] == told[2:] and told[0] != told[1]
+
+
+def test_a_second_model_of_the_same_sizes_compiles_nothing(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load(_file(tmp_path / "first.gguf", 0), target="llvm")
+    monkeypatch.setattr(compiled, "compile_graph", lambda *args, **kw: pytest.fail("it was compiled again"))
+    path = _file(tmp_path / "second.gguf", 1)
+    second = load(path, target="llvm")
+    assert second.report["from_cache"] and not first.report["from_cache"]
+    logits = second.begin(IDS)
+    assert np.abs(logits - reference(open_checkpoint(path), IDS)[-1]).max() < 0.05 * np.abs(logits).max()
+
+
+def test_weights_are_made_while_the_compiler_works(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, fill, compile_graph = threading.Event(), filling.fill, compiled.compile_graph
+
+    def told(*args: Any) -> None:
+        fill(*args)
+        made.set()
+
+    def waiting(*args: Any, **kw: Any) -> Any:
+        assert made.wait(60), "weights wait for the code"
+        return compile_graph(*args, **kw)
+
+    monkeypatch.setattr(filling, "fill", told)
+    monkeypatch.setattr(compiled, "compile_graph", waiting)
+    path = _file(tmp_path / "m.gguf", 0)
+    logits = load(path, target="llvm").begin(IDS)
+    assert np.abs(logits - reference(open_checkpoint(path), IDS)[-1]).max() < 0.05 * np.abs(logits).max()
+
+
+def test_where_the_compiler_fails_weights_are_made_no_more(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, failed = threading.Event(), threading.Event()
+    made: list[bool] = []
+
+    def slow(recipe: Any, *rest: Any) -> None:
+        begun.set()
+        made.append(failed.wait(60))
+
+    def failing(*args: Any, **kw: Any) -> Any:
+        assert begun.wait(60)
+        threading.Timer(0.3, failed.set).start()  # who waits for the weights has been told then
+        raise CodegenError("no code")
+
+    for how in filling._MAKERS:
+        monkeypatch.setitem(filling._MAKERS, how, slow)
+    monkeypatch.setattr(compiled, "compile_graph", failing)
+    with pytest.raises(CodegenError, match="no code"):
+        load(_file(tmp_path / "m.gguf", 0), target="llvm")
+    assert not [t for t in threading.enumerate() if t.name.startswith("tec-weights")]
+    assert made and len(made) <= (os.cpu_count() or 1)  # what threads were at, and no more
+    assert not list(cache.iterdir())
