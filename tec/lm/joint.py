@@ -31,16 +31,17 @@ _LONG = 2048  # tokens of a text that a pool has room for in each slot, where no
 
 class Piece(NamedTuple):
     """Some tokens of a text: the place of the first, the text's blocks, which have room for all, and behind how many of the last ones logits are wanted. Where they
-    are wanted behind each, each attends as a text's only new token does."""
+    are wanted behind each, each attends as a text's only new token does, unless they are to attend `together` as those of a prompt do."""
 
     tokens: Sequence[int]
     first: int
     blocks: Sequence[int]
     wanted: int = 1
+    together: bool = False
 
     @property
     def is_single(self) -> bool:
-        return len(self.tokens) in (1, self.wanted)
+        return len(self.tokens) == 1 or (len(self.tokens) == self.wanted and not self.together)
 
 
 class Rows:

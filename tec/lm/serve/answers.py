@@ -6,10 +6,11 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from .calls import calls_of, held_back
-from .engine import Event, Token
+from .engine import Event, Read, Token
 from .served import Served, Ticket
 from .wanted import Wanted
 
@@ -43,6 +44,7 @@ class Answer:
         self.names = {t["function"]["name"] for t in wanted.tools}
         # By a text's index, what stands before and behind a piece of it.
         self._around: dict[int, tuple[bytes, bytes]] = {}
+        self._told = [0] * len(tickets)  # characters of each text whose tokens were told with probabilities
 
     # ---- whole answers
 
@@ -58,7 +60,7 @@ class Answer:
             text += _text(some)
             tokens += _tokens(some)
         reason = _reason(ticket)
-        probabilities = self._probabilities(tokens)
+        probabilities = self._probabilities(index, tokens)
         if not self.chat:
             whole = self.echoed[index] + text if self.echoed else text
             return {"index": index, "text": whole, "finish_reason": reason, "logprobs": probabilities}
@@ -143,8 +145,8 @@ class Answer:
             if self.wanted.logprobs is None:
                 if piece:
                     yield Piece(index, piece)
-            elif piece or any(isinstance(e, Token) for e in some):
-                told = self._probabilities(_tokens(some))
+            elif piece or _tokens(some):
+                told = self._probabilities(index, _tokens(some))
                 yield self._chunk(index, {"content": piece} if self.chat else piece, told)
         reason = _reason(ticket)
         if self.names:
@@ -182,7 +184,7 @@ class Answer:
 
     # ---- probabilities
 
-    def _probabilities(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
+    def _probabilities(self, index: int, tokens: Sequence[Token]) -> dict[str, Any] | None:
         if self.wanted.logprobs is None or not tokens:
             return None
         if self.chat:
@@ -190,9 +192,11 @@ class Answer:
                 {**self._one(t.id, t.logprob), "top_logprobs": [self._one(k, p) for k, p in t.top]} for t in tokens
             ]
             return {"content": listed, "refusal": None}
+        ends = list(accumulate((len(t.text) for t in tokens), initial=self._told[index]))
+        self._told[index] = ends.pop()
         return {
             "tokens": [self._token(t.id) for t in tokens], "token_logprobs": [t.logprob for t in tokens],
-            "top_logprobs": [{self._token(k): p for k, p in t.top} for t in tokens], "text_offset": _offsets(tokens),
+            "top_logprobs": [None if t.logprob is None else {self._token(k): p for k, p in t.top} for t in tokens], "text_offset": ends,
         }  # fmt: skip
 
     def _one(self, token: int, logprob: float | None) -> dict[str, Any]:
@@ -203,20 +207,14 @@ class Answer:
         return self.served.tokenizer.token_bytes(token).decode("utf-8", "replace")
 
 
-def _offsets(tokens: Sequence[Token]) -> list[int]:
-    found, at = [], 0
-    for t in tokens:
-        found.append(at)
-        at += len(t.text)
-    return found
-
-
 def _text(some: Sequence[Event]) -> str:
-    return "".join([e.text if isinstance(e, Token) else e.rest for e in some])
+    """What was written."""
+    return "".join([e.text if isinstance(e, Token) else e.rest for e in some if not isinstance(e, Read)])
 
 
 def _tokens(some: Sequence[Event]) -> list[Token]:
-    return [e for e in some if isinstance(e, Token)]
+    """What was written, and what was read of a prompt that is told."""
+    return [t for e in some for t in ([e] if isinstance(e, Token) else e.tokens if isinstance(e, Read) else ())]
 
 
 def _reason(ticket: Ticket) -> str:

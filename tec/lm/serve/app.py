@@ -240,7 +240,7 @@ class _Api:
         requests = []
         for prompt in prompts:
             room = s.engine.context - len(prompt)
-            if room < 1 or (wanted.most is not None and wanted.most > room and not chat):
+            if room < min(wanted.most or 1, 1) or (wanted.most is not None and wanted.most > room and not chat):
                 asked = f" and an answer of {wanted.most}" if wanted.most is not None else ""
                 raise Wrong(
                     f"the context has {s.engine.context} tokens, and the request a prompt of {len(prompt)}{asked}",
@@ -248,7 +248,10 @@ class _Api:
                 )  # fmt: skip
             for sampling in seeds_of(wanted, said, secrets.randbits, wanted.choices):
                 requests.append(
-                    Request(prompt, min(wanted.most or room, room), sampling, wanted.stop, wanted.logprobs, wanted.ignore_end, form)
+                    Request(
+                        prompt, room if wanted.most is None else min(wanted.most, room), sampling, wanted.stop, wanted.logprobs, wanted.ignore_end, form,
+                        wanted.echo and wanted.logprobs is not None,
+                    )
                 )  # fmt: skip
         echoed = [s.tokenizer.decode(p) for p in prompts for _ in range(wanted.choices)] if wanted.echo else ()
         tickets = submit_all(s, requests)

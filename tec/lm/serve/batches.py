@@ -78,8 +78,8 @@ class BatchEngine(TextEngine[_Job]):
         self.guessed = self.accepted = 0
         super().__init__(model, token_bytes, slots, queue, embed)
 
-    def _job(self, request: Request, listener: Listener, stream: Stream) -> _Job:
-        return _Job(request, listener, stream, tokens=list(request.prompt))
+    def _job(self, request: Request, listener: Listener, stream: Stream, read: Stream) -> _Job:
+        return _Job(request, listener, stream, read, tokens=list(request.prompt))
 
     def state(self) -> dict[str, int]:
         """See `Engine`; and "blocks", "free_blocks", "preempted", "guessed", "accepted"."""
@@ -129,8 +129,12 @@ class BatchEngine(TextEngine[_Job]):
         guesses = piece.tokens[len(job.tokens) - job.at :]
         self._holds(job, len(piece.tokens) - len(guesses))
         try:
+            if piece.together:
+                self._scored(job, piece.first, (rows[first + k] for k in range(piece.wanted)))
+                is_last = job.at == len(job.tokens)
+                first, piece = first + piece.wanted - is_last, piece._replace(wanted=int(is_last))
             for k in range(piece.wanted):
-                if job.takes_likeliest:
+                if job.takes_likeliest and job.request.most:
                     if rows.likeliest[first + k] < 0:
                         raise no_numbers()
                     self._wrote(job, rows.likeliest[first + k])
@@ -183,7 +187,8 @@ class BatchEngine(TextEngine[_Job]):
                 continue
             budget -= count if left > 1 else 0
             tokens = [*job.tokens[job.at :], *guesses][:count]
-            batch.append((job, Piece(tokens, job.at, job.blocks, max(0, count - left + 1))))
+            wanted = count if job.is_scoring else max(0, count - left + 1)
+            batch.append((job, Piece(tokens, job.at, job.blocks, wanted, job.is_scoring)))
             busy.add(job)
         return batch
 
@@ -193,7 +198,7 @@ class BatchEngine(TextEngine[_Job]):
         if held and self.pool.free < self.pool.blocks_for(len(job.tokens)) + held:
             return False
         # The last token is read always, since its logits are wanted.
-        job.blocks = _blocks(self.pool.found(job.tokens[:-1]))
+        job.blocks = _blocks(() if job.is_scoring else self.pool.found(job.tokens[:-1]))
         job.at = len(job.blocks) * self.pool.size
         if not job.begun:
             job.cached, job.begun = job.at, True

@@ -14,7 +14,8 @@ from ..sampling import Sampling
 @dataclass(frozen=True)
 class Request:
     """One text to write. prompt: tokens. most: tokens that may be written. stop: texts that end it. logprobs: of how many tokens probabilities are told, at each
-    token; None for no probabilities. form: what the text must be."""
+    token; None for no probabilities. form: what the text must be. scores_prompt: tell the probabilities of the prompt's tokens, too; then `most` may be 0, as it may
+    where nothing is to be written."""
 
     prompt: Sequence[int]
     most: int
@@ -23,6 +24,7 @@ class Request:
     logprobs: int | None = None
     ignore_end: bool = False
     form: Begin | None = None
+    scores_prompt: bool = False
 
 
 class Token(NamedTuple):
@@ -35,6 +37,12 @@ class Token(NamedTuple):
     top: Sequence[tuple[int, float]] = ()
 
 
+class Read(NamedTuple):
+    """Tokens of the prompt that were read, where their probabilities are asked for. Nothing comes before the first one, so that it has none."""
+
+    tokens: Sequence[Token]
+
+
 class Done(NamedTuple):
     """The end of a text. reason: "stop" (a token that ends, or a text in `stop`), "length", "cancelled", or "error". rest: text that was held back."""
 
@@ -44,7 +52,7 @@ class Done(NamedTuple):
     cached: int = 0  # tokens of the prompt that were there already
 
 
-Event = Token | Done
+Event = Token | Read | Done
 Listener = Callable[[Event], None]
 
 

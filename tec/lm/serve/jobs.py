@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,10 +16,10 @@ import numpy as np
 
 from ...errors import ArgumentError, InternalError, TecError
 from ..forms.form import Form
-from ..sampling import log_probabilities
+from ..sampling import log_probabilities, no_numbers
 from ..stream import Stops
 from ..text.tokenizer import Stream
-from .engine import Done, Event, Listener, Refused, Request, Token
+from .engine import Done, Event, Listener, Read, Refused, Request, Token
 
 _LOG = logging.getLogger("tec.serve")
 
@@ -42,11 +43,13 @@ class Job:
     request: Request
     listener: Listener
     stream: Stream
+    read: Stream  # of the prompt
     cancelled: bool = False
     written: list[int] = field(default_factory=list)
     cached: int = 0  # tokens of the prompt that were there already
     is_running: bool = False
     is_deaf: bool = False  # its end was told
+    scored: int = 0  # tokens of the prompt whose probabilities were told
 
     def __post_init__(self) -> None:
         request, sampling = self.request, self.request.sampling
@@ -59,6 +62,11 @@ class Job:
         self.takes_likeliest = greedy and request.form is None and request.logprobs is None
         # Whether what is written says when the text ends: then it must be known before the next token.
         self.ends_by_text = bool(self.stops.stops) or request.form is not None
+
+    @property
+    def is_scoring(self) -> bool:
+        """Whether probabilities of the prompt's tokens are still to be told."""
+        return self.request.scores_prompt and self.scored < len(self.request.prompt)
 
     def cancel(self) -> None:
         """See `Running.cancel`."""
@@ -90,7 +98,7 @@ class TextEngine(Generic[J]):
 
     # ---- what a subclass says
 
-    def _job(self, request: Request, listener: Listener, stream: Stream) -> J:
+    def _job(self, request: Request, listener: Listener, stream: Stream, read: Stream) -> J:
         """A job of its kind."""
         raise NotImplementedError
 
@@ -108,12 +116,12 @@ class TextEngine(Generic[J]):
         """See `Engine`."""
         if not request.prompt:
             raise ArgumentError("the prompt has no tokens", hint="one at least")
-        if len(request.prompt) >= self.context or request.most < 1:
+        if request.most < 0 or len(request.prompt) + min(request.most, 1) > self.context:
             raise ArgumentError(
                 f"a prompt of {len(request.prompt)} tokens with an answer of {request.most}, and the context has {self.context}",
                 hint="a shorter prompt; or a larger context when the server starts, if the model was made for one",
             )
-        job = self._job(request, listener, Stream(self._bytes_of))
+        job = self._job(request, listener, Stream(self._bytes_of), Stream(self._bytes_of))
         job.form = None if request.form is None else request.form(self._ends)
         with self._change:
             if self._closed:
@@ -194,13 +202,30 @@ class TextEngine(Generic[J]):
             self._running.append(job)
 
     def _write(self, job: J, logits: Any) -> None:
-        """A token for logits, and what follows from it."""
+        """A token for logits, and what follows from it; nothing where none is wanted."""
         request = job.request
+        if not request.most:
+            self._finish(job, Done("length", cached=job.cached))
+            return
         seen = [*request.prompt, *job.written] if request.sampling.counts_written else ()
         token = job.picker.pick(logits, seen)
         if job.form is not None:
             token = job.form.chosen(token, logits, lambda x: job.picker.pick(x, seen))
         self._wrote(job, token, *_probabilities(logits, token, request.logprobs))
+
+    def _scored(self, job: J, first: int, rows: Iterable[Any]) -> None:
+        """Tell the probabilities of tokens of the prompt. rows: logits behind token `first` of the prompt and those that follow it."""
+        prompt, found = job.request.prompt, list[Token]()
+        if not job.scored:
+            found.append(Token(prompt[0], job.read.add(prompt[0])))
+        for at, logits in enumerate(rows, first + 1):
+            if job.scored + len(found) <= at < len(prompt):  # what gave its blocks back is read twice
+                logprob, top = _probabilities(logits, prompt[at], job.request.logprobs or 0)
+                if logprob is None or math.isnan(logprob):
+                    raise no_numbers()
+                found.append(Token(prompt[at], job.read.add(prompt[at]), logprob, top))
+        job.scored += len(found)
+        self._told.append((job, Read(found)))
 
     def _wrote(self, job: J, token: int, logprob: float | None = None, top: Sequence[tuple[int, float]] = ()) -> None:
         """What follows from a token. Its text is made when it is told, unless the text says whether the text goes on."""
@@ -269,6 +294,8 @@ def _with_text(job: Job, event: Event) -> Event:
     """An event of a job whose text was not made yet, with it."""
     if isinstance(event, Token):
         return event._replace(text=job.stream.add(event.id))
+    if isinstance(event, Read):
+        return event
     return event._replace(rest=job.stream.rest()) if event.reason in ("stop", "length") else event
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import TecError
 from ..checkpoint import Tokenizer
 from ..text.template import ChatTemplate
-from .engine import Done, Engine, Event, Request, Running
+from .engine import Done, Engine, Event, Request, Running, Token
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Ticket:
             last = some[-1]
             if isinstance(last, Done):
                 self.done = last
-            count = len(some) - (self.done is not None)
+            count = sum(isinstance(e, Token) for e in some)
             if count and not self.tokens and self.on_first is not None:
                 self.on_first()
             self.tokens += count

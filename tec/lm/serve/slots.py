@@ -74,8 +74,8 @@ class SlotEngine(TextEngine[_Job]):
         self._slots: list[Slot] = []
         super().__init__(model, token_bytes, slots, queue, embed)
 
-    def _job(self, request: Request, listener: Listener, stream: Stream) -> _Job:
-        return _Job(request, listener, stream)
+    def _job(self, request: Request, listener: Listener, stream: Stream, read: Stream) -> _Job:
+        return _Job(request, listener, stream, read)
 
     def _round(self) -> None:
         for job in list(self._running):
@@ -93,6 +93,9 @@ class SlotEngine(TextEngine[_Job]):
             if job.written and job.request.sampling.temperature == 0 and isinstance(job.slot, GuessingSlot):
                 self._guess(job, job.slot)
                 return
+            if job.is_scoring:
+                self._score(job, job.slot)
+                return
             piece, job.left = job.left[:PIECE], job.left[PIECE:]
             with self._model_lock:
                 logits = job.slot.read(piece)
@@ -101,6 +104,18 @@ class SlotEngine(TextEngine[_Job]):
                 job.left = job.written[-1:]
         except Exception as error:
             self._failed(job, error)
+
+    def _score(self, job: _Job, slot: Slot) -> None:
+        """Some tokens of the prompt, with the logits behind each: one at a time, where the model gives no more."""
+        first = len(job.request.prompt) - len(job.left)
+        count = PIECE if isinstance(slot, GuessingSlot) else 1
+        piece, job.left = job.left[:count], job.left[count:]
+        with self._model_lock:
+            rows = slot.check(piece) if isinstance(slot, GuessingSlot) else [slot.read(piece)]
+        self._scored(job, first, rows)
+        if not job.left:
+            self._write(job, rows[-1])
+            job.left = job.written[-1:]
 
     def _guess(self, job: _Job, slot: GuessingSlot) -> None:
         """The tokens behind the last one, as far as the model chooses what was guessed, and one more."""
@@ -132,7 +147,7 @@ class SlotEngine(TextEngine[_Job]):
             self._slots.append(best)
         assert best is not None, "there are as many slots as jobs"
         # The last token is read always, since its logits are wanted.
-        job.cached = best.cut(common(best.ids, prompt[:-1]))
+        job.cached = best.cut(0 if job.is_scoring else common(best.ids, prompt[:-1]))
         job.slot, job.left = best, prompt[job.cached :]
 
     def _ended(self, job: _Job, broken: bool) -> None:

@@ -110,12 +110,12 @@ class Values:
         return [t for t in listed if t]
 
 
-def wanted_of(values: Values, usual: Mapping[str, Any], vocabulary: int) -> Wanted:
-    """What a request asks for. usual: the model's own values of sampling, for those that are not said."""
+def wanted_of(values: Values, usual: Mapping[str, Any], vocabulary: int, least: int = 1) -> Wanted:
+    """What a request asks for. usual: the model's own values of sampling, for those that are not said. least: tokens that it may ask for."""
     options = values.of.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise Wrong("stream_options is no object", "stream_options")
-    most = values.whole("max_completion_tokens", values.whole("max_tokens", None, 1), 1)
+    most = values.whole("max_completion_tokens", values.whole("max_tokens", None, least), least)
     return Wanted(
         stream=values.flag("stream"), usage_at_end=bool((options or {}).get("include_usage")),
         choices=values.whole("n", 1, 1, MOST_CHOICES) or 1, most=most, stop=values.texts("stop", MOST_STOPS),
@@ -223,15 +223,13 @@ def _chosen_tools(choice: Any, tools: list[dict[str, Any]]) -> list[dict[str, An
 
 def completion_of(values: Values, usual: Mapping[str, Any], vocabulary: int) -> tuple[Wanted, list[str | list[int]]]:
     """A request for a text that goes on, and its prompts."""
-    wanted = wanted_of(values, usual, vocabulary)
-    wanted.most = wanted.most or 16  # the API's default
+    wanted = wanted_of(values, usual, vocabulary, 0)
+    wanted.most = 16 if wanted.most is None else wanted.most  # the API's default
     wanted.logprobs = values.whole("logprobs", None, 0, MOST_TOP)
     wanted.echo = values.flag("echo")
     best = values.whole("best_of", wanted.choices, 1)
     if best != wanted.choices:
         raise Wrong("best_of other than n is not supported", "best_of", code="unsupported_parameter")
-    if wanted.echo and wanted.logprobs is not None:
-        raise Wrong("echo with logprobs is not supported", "echo", code="unsupported_parameter")
     return wanted, prompts_of(values.of.get("prompt"), "prompt", vocabulary)
 
 
