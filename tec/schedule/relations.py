@@ -172,22 +172,34 @@ class Fuse:
     def children(self) -> tuple[IterVar, ...]:
         return (self.fused,)
 
+    def _wide(self, e: Expr) -> Expr:
+        """In the fused loop's type, which is wider than its parents' where it takes more steps than theirs count."""
+        return B.cast(self.fused.var.dtype, e)
+
     def extents_down(self, ranges: Ranges, fixed: frozenset[IterVar] | set[IterVar] = frozenset()) -> None:
-        ranges[self.fused] = from_zero(B.mul(ranges[self.outer].extent, ranges[self.inner].extent))
+        ranges[self.fused] = from_zero(
+            B.mul(self._wide(ranges[self.outer].extent), self._wide(ranges[self.inner].extent))
+        )
+
+    def _up(self, value: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
+        """What the parents' values are for one of the fused loop."""
+        outer, inner = ranges[self.outer], ranges[self.inner]
+        step = self._wide(_step(inner.extent))
+        return (
+            plus(B.cast(outer.extent.dtype, B.floordiv(value, step)), outer.min),
+            plus(B.cast(inner.extent.dtype, B.floormod(value, step)), inner.min),
+        )
 
     def index_up(self, values: Values, ranges: Ranges) -> None:
-        if self.fused not in values:
-            return
-        value, step = values[self.fused], _step(ranges[self.inner].extent)
-        values[self.outer] = plus(B.floordiv(value, step), ranges[self.outer].min)
-        values[self.inner] = plus(B.floormod(value, step), ranges[self.inner].min)
+        if self.fused in values:
+            values[self.outer], values[self.inner] = self._up(values[self.fused], ranges)
 
     def index_down(self, values: Values, ranges: Ranges) -> None:
         if self.outer not in values or self.inner not in values:
             return
-        o = B.sub(values[self.outer], ranges[self.outer].min)
-        i = B.sub(values[self.inner], ranges[self.inner].min)
-        values[self.fused] = B.add(B.mul(o, ranges[self.inner].extent), i)
+        o = self._wide(B.sub(values[self.outer], ranges[self.outer].min))
+        i = self._wide(B.sub(values[self.inner], ranges[self.inner].min))
+        values[self.fused] = B.add(B.mul(o, self._wide(ranges[self.inner].extent)), i)
 
     def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
         s = intervals.get(self.fused)
@@ -199,23 +211,16 @@ class Fuse:
             intervals[self.outer] = Interval(outer.min, B.sub(B.add(outer.min, outer.extent), 1))
             intervals[self.inner] = whole_inner
             return
-        step = _step(inner.extent)
-        first = B.floordiv(s.lo, step)
         if s.is_point:
-            intervals[self.outer] = point(arith.simplify(B.add(first, outer.min)))
-            intervals[self.inner] = point(arith.simplify(B.add(B.floormod(s.lo, step), inner.min)))
+            at, of = self._up(s.lo, ranges)
+            intervals[self.outer], intervals[self.inner] = point(arith.simplify(at)), point(arith.simplify(of))
             return
-        last = B.floordiv(s.hi, step)
+        (first, low), (last, high) = self._up(s.lo, ranges), self._up(s.hi, ranges)
         if arith.equal(first, last):  # within one row
-            intervals[self.outer] = point(arith.simplify(B.add(first, outer.min)))
-            low, high = B.floormod(s.lo, step), B.floormod(s.hi, step)
-            intervals[self.inner] = Interval(
-                arith.simplify(B.add(low, inner.min)), arith.simplify(B.add(high, inner.min))
-            )
+            intervals[self.outer] = point(arith.simplify(first))
+            intervals[self.inner] = Interval(arith.simplify(low), arith.simplify(high))
             return
-        intervals[self.outer] = Interval(
-            arith.simplify(B.add(first, outer.min)), arith.simplify(B.add(last, outer.min))
-        )
+        intervals[self.outer] = Interval(arith.simplify(first), arith.simplify(last))
         intervals[self.inner] = whole_inner
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
@@ -316,6 +321,11 @@ def guarded_loops(
     return inner + [iv for iv in roots if over.get(iv)]  # what the inner ones say makes others provable
 
 
+def largest(dtype: str) -> int:
+    """The largest value of a loop's variable."""
+    return (1 << (dtype_info(dtype).bits - 1)) - 1
+
+
 def check_counts(relation: Relation, ranges: Ranges) -> None:
     """Refuse a fused loop, or a split one with its last part rounded up, of more steps than its variable counts. Symbolic ones: the pass `check_extents`.
 
@@ -327,11 +337,11 @@ def check_counts(relation: Relation, ranges: Ranges) -> None:
     if not isinstance(outer, IntImm) or not isinstance(inner, IntImm):
         return
     loop = relation.parent if isinstance(relation, Split) else relation.fused
-    steps, most = outer.value * inner.value, (1 << (dtype_info(outer.dtype).bits - 1)) - 1
+    steps, most = outer.value * inner.value, largest(loop.var.dtype)
     if steps > most + isinstance(relation, Split):  # whose variable never reaches the count itself
         how = "split into" if isinstance(relation, Split) else "fused of"
         raise LoweringError(
-            f"{loop.name}, {how} {outer.value:,} x {inner.value:,}, would run {steps:,} times: its {outer.dtype} variable counts to {most:,}",
+            f"{loop.name}, {how} {outer.value:,} x {inner.value:,}, would run {steps:,} times: its {loop.var.dtype} variable counts to {most:,}",
             where=loop.loc,
             hint="fuse fewer axes (bind others to blockIdx.y and blockIdx.z), or compute the tensor in parts of fewer than 2,147,483,648 "
             "elements",

@@ -21,12 +21,12 @@ _CHANNELS = 4  # of a thread that makes several pixels of a window
 
 def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
     """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
-    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32."""
+    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32; of more sums each is whole."""
     found = [1]
     for k in range(1, _MOST_PARTS.bit_length()):
         part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
         found.append(1 << k if part is None else part)
-    return tuple(p for p in found if p * outputs < 1 << 31)
+    return tuple(p for p in found if p == 1 or p * outputs < 1 << 31)
 
 
 def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:

@@ -37,9 +37,9 @@ def parts_of(size: int, options: Iterable[int], part: int) -> tuple[int, ...]:
 
 
 def dealt(pieces: Iterable[int], threads: int, what: str = "elements") -> str | None:
-    """All threads bring as many pieces of each operand's step."""
+    """All threads have as many pieces of each."""
     if any(n % threads for n in pieces):
-        return f"the threads have not all as many {what} of a step to bring"
+        return f"{threads} threads have not all as many {what}"
     return None
 
 

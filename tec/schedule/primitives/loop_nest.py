@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import caller_loc
-from ...ir.expr import IterKind, IterVar, Var
+from ...ir.expr import IntImm, IterKind, IterVar, Var
 from ...records import dataclass
 from ...te.operation import ComputeOp
 from ..relations import Fuse as FuseRelation
-from ..relations import Singleton
+from ..relations import Singleton, largest
 from ..relations import Split as SplitRelation
 from ..script_loops import check_one_nest, check_order
 from ..show import fail
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
     from ..stage import Stage
 
 
-def new_loop(name: str, like: IterVar) -> IterVar:
-    return IterVar(Var(name, like.var.dtype, True), None, like.kind, "", caller_loc())
+def new_loop(name: str, like: IterVar, dtype: str = "") -> IterVar:
+    return IterVar(Var(name, dtype or like.var.dtype, True), None, like.kind, "", caller_loc())
+
+
+def _counting(a: IterVar, b: IterVar) -> str:
+    """The type of a variable that counts the steps of two loops fused: int64 where one of theirs is, or they take more together than int32 counts."""
+    extents = [iv.dom.extent for iv in (a, b) if iv.dom is not None]
+    steps = math.prod(e.value for e in extents if isinstance(e, IntImm))
+    types = {a.var.dtype, b.var.dtype, *(e.dtype for e in extents)}
+    return "int64" if "int64" in types or steps > largest("int32") else b.var.dtype
 
 
 def replace_leaf(stage: Stage, old: list[IterVar], new: list[IterVar]) -> None:
@@ -187,7 +196,7 @@ class Fuse(Primitive[IterVar]):
             return one
         result: IterVar = self.axes[0]
         for b in self.axes[1:]:
-            fused = new_loop(f"{result.name.removesuffix('_fused')}_{b.name}_fused", b)
+            fused = new_loop(f"{result.name.removesuffix('_fused')}_{b.name}_fused", b, _counting(result, b))
             stage.relate(FuseRelation(result, b, fused))
             replace_leaf(stage, [result, b], [fused])
             move_attached(stage, [result, b], fused)

@@ -190,7 +190,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     registers = t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4
     wrong = needs.first(
         needs.dealt((t.m * t.step // piece, t.n * t.step // piece), threads, "pieces"),
-        needs.shared_memory(max(_ring(t, shape), _meeting(t, shape, target)), target.lds_bytes),
+        _meets_whole(t, threads),
+        needs.shared_memory(max(_ring(t, shape), _meeting(t, shape)), target.lds_bytes),
         needs.sums(registers, (target.chip.vgprs + 1) // 2),
     )
     if wrong is not None:
@@ -221,13 +222,15 @@ def _ring(t: Tiling, shape: Shape) -> int:
     return (t.m + t.n) * row * t.slice_k * shape.bytes * max(1, t.stages)
 
 
-def _meeting(t: Tiling, shape: Shape, target: Target) -> int:
-    """Bytes of shared memory where the parts of sums meet: of whole rounds of all threads, which add up a piece each, where there is more than one."""
-    if t.slice_k == 1:
-        return 0
-    together = t.waves * target.wavefront_size * PIECE
-    whole = -(-t.m * t.n // together) * together if t.m * t.n > together else 0
-    return t.slice_k * max(t.m, whole // t.n) * (t.n + PIECE) * dtype_info(shape.acc).bytes
+def _meeting(t: Tiling, shape: Shape) -> int:
+    """Bytes of shared memory where the parts of sums meet."""
+    return t.slice_k * t.m * (t.n + PIECE) * dtype_info(shape.acc).bytes if t.slice_k > 1 else 0
+
+
+def _meets_whole(t: Tiling, threads: int) -> str | None:
+    """Threads that add up a piece each do so in one round, or in whole rounds of all: what a last round has beyond the tile would be rows that are multiplied as well."""
+    pieces = t.m * t.n // PIECE
+    return needs.dealt((pieces,), threads, "sums") if t.slice_k > 1 and pieces > threads else None
 
 
 def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
@@ -464,9 +467,9 @@ def held(t: Tiling, shape: Shape, target: Target) -> int:
     """Work-groups that a unit holds at once, by their tiles in shared memory and by registers: sums, as many again for what comes and goes."""
     chip, threads = target.chip, t.waves * target.wavefront_size
     registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4)
-    lds = _ring(t, shape) + _meeting(t, shape, target)
+    lds = _ring(t, shape) + _meeting(t, shape)
     if lds > target.lds_bytes:  # then they lie over each other (`ir.passes.plan_storage`)
-        lds = max(_ring(t, shape), _meeting(t, shape, target))
+        lds = max(_ring(t, shape), _meeting(t, shape))
     waves, _ = chip.occupancy(registers, 0, t.waves, target.wavefront_size)
     by_lds = (chip.unit_lds_bytes or target.lds_bytes) // lds
     return max(1, min(waves * chip.simds // t.waves, by_lds))
