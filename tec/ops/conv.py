@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import te
@@ -163,7 +163,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         ),
         Operand(
             pixel, x.dtype, False, run, guarded=_is_padded(attrs),
-            distinct=_distinct(x, (sy["N"], groups * own_in, math.prod(extents), window)), tap=1,
+            distinct=_distinct(x, (sy["N"], groups * own_in, math.prod(extents), window)), tap=1, sides=_sides(taps),
         ),
     )  # fmt: skip
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
@@ -270,8 +270,13 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
         guarded=_is_padded(attrs),
         distinct=_distinct(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
-        tap=own_in if along and isinstance(own_in, int) else 1,
+        tap=own_in if along and isinstance(own_in, int) else 1, sides=_sides(sw[k] for k in spatial(attrs)),
     )  # fmt: skip
+
+
+def _sides(taps: Iterable[Size]) -> int:
+    """Axes along which a window has several places."""
+    return sum(n != 1 for n in taps)
 
 
 def _grouped(out: TensorType, own: int, rows: bool) -> Fold:

@@ -227,7 +227,7 @@ def shape_of(c: Contraction, target: Target) -> Shape:
         *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, open_rows=is_summed and not fixed,
         turned=turned, runs=runs,
         along_k=(c.a.k_last, c.b.k_last), anywhere=c.a.anywhere and c.b.anywhere, distinct=(c.a.distinct, c.b.distinct),
-        taps=(c.a.tap, c.b.tap),
+        taps=(c.a.tap, c.b.tap), sides=(c.a.sides, c.b.sides),
     )  # fmt: skip
 
 

@@ -71,7 +71,11 @@ def brought(t: Tiling, shape: Shape, target: Target, known: Figures) -> tuple[fl
             asked += rows * t.step * max(0.0, PIECE_BYTES / run * a_line - shape.bytes)
         else:
             continue
-        own = elements * known[load] / (chip.simds * chip.simd_lanes)
+        own = (
+            elements
+            * (known[load] if load == "narrow_load" else known.along(load, shape.sides[side]))
+            / (chip.simds * chip.simd_lanes)
+        )
         clocks, first = clocks + own, first + 0.5 * own * (load == "gathered_load")
     return asked, clocks, first
 

@@ -109,6 +109,7 @@ class Shape:
     distinct: tuple[float, float] = (1.0, 1.0)  # of the elements of A and of B, the share that lies apart in memory
     # Of windows in A and in B: elements along the sum from one of a window's places to the next.
     taps: tuple[int, int] = (0, 0)
+    sides: tuple[int, int] = (0, 0)  # of them, the axes along which they have several places
 
     @property
     def bytes(self) -> int:
