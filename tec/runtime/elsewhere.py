@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -63,6 +63,8 @@ _HERE = {
         "with dev:": "use activate",
         "dev.wavefront_size": "warp_size warpsize WARP_SIZE wavefrontsize warpSize",
         "dev.compute_units": "multi_processor_count MULTIPROCESSOR_COUNT multiprocessor_count",
+        "dev.lds_bytes": "max_shared_memory_per_block MAX_SHARED_MEMORY_PER_BLOCK shared_memory_per_block sharedMemPerBlock",
+        "dev.max_threads": "max_threads_per_block MAX_THREADS_PER_BLOCK maxThreadsPerBlock",
         "dev.arch": "compute_capability cc gcn_arch",
         "nothing: memory goes when its arrays do, and dev.empty_cache() gives back what is kept": "reset close",
         "dev.total_memory_bytes and dev.memory()": "mem_info get_memory_info",
@@ -91,6 +93,14 @@ def hint(of: str, name: str, names: Iterable[str], prefix: str = "") -> str:
     return f"; {question}" if question else ""
 
 
+_ANSWERED: dict[tuple[str, str], Callable[[Any], Any]] = {}
+
+
+def accept(of: str, names: Mapping[str, Callable[[Any], Any]]) -> None:
+    """From here on a thing of this kind answers to `names`, each by a function of it. of: as for `hint`."""
+    _ANSWERED.update({(of, name): read for name, read in names.items()})
+
+
 def missing(of: str, what: str, rest: Callable[[str], str] = lambda name: "") -> Callable[[Any, str], Any]:
     """A `__getattr__`: the error that `what` has no such attribute, with its hint. rest: that of names that no table has."""
 
@@ -99,6 +109,8 @@ def missing(of: str, what: str, rest: Callable[[str], str] = lambda name: "") ->
         return "" if name.startswith("_") else hint(of, name, dir(kind)) or rest(name)
 
     def getattr_(self: Any, name: str) -> Any:
+        if (read := _ANSWERED.get((of, name))) is not None:
+            return read(self)
         raise AttributeError(f"{what} has no attribute {name!r}{says(type(self), name)}")  # type: ignore[arg-type]  # classes are hashable
 
     return getattr_

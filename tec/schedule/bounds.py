@@ -24,7 +24,7 @@ from .scan import check_work_groups
 from .schedule import Schedule
 from .show import fail, fixed_loops
 from .stage import Stage
-from .state import AttachKind
+from .state import AttachKind, scope_rank, thread_rank
 
 Region = list[Interval]
 
@@ -36,12 +36,17 @@ class Read(NamedTuple):
     indices: tuple[E.Expr, ...]
 
 
+class _MoreThreadsError(Exception):
+    """Internal: a stage needs more threads than a loop around it has, whose splits may say as many: its argument."""
+
+
 class Bounds:
     """What bound inference finds: `ranges` of all loops, `arith` about their variables."""
 
-    def __init__(self, sch: Schedule, whole: set[Stage]):
+    def __init__(self, sch: Schedule, whole: set[Stage], needed: set[E.IterVar]):
         self.sch = sch
         self.whole = whole
+        self.needed = needed  # loops over threads that keep the extents of their splits
         self.ranges: Ranges = {}
         self.arith = IndexArith()
         self.paths: dict[int, list[tuple[Stage, E.IterVar]]] = {}
@@ -118,7 +123,7 @@ class Bounds:
             return self.scope(scan)
         hit = self.scopes.get(id(stage))
         if hit is None:
-            rank = max((_thread_rank(s.thread_of(iv)) for s, iv in self.path(stage)), default=-1)
+            rank = max((thread_rank(s.thread_of(iv)) for s, iv in self.path(stage)), default=-1)
             hit = self.scopes[id(stage)] = (GLOBAL, SHARED, LOCAL)[rank + 1]
         return hit
 
@@ -163,7 +168,7 @@ class Bounds:
         return lo, self.arith.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
 
     def _pass_down(self, stage: Stage) -> None:
-        fixed = fixed_loops(stage)
+        fixed = fixed_loops(stage, self.needed)
         for iv in stage.env:
             assert iv.dom is not None
             self.ranges[iv] = iv.dom
@@ -195,7 +200,7 @@ class Bounds:
     def private(self, stage: Stage, iv: E.IterVar) -> bool:
         """Whether loop `iv` is bound to a launch index each of whose values has the stage's memory for itself."""
         tag = stage.thread_of(iv)
-        return bool(tag) and _scope_rank(self.scope(stage)) > _thread_rank(tag)
+        return bool(tag) and scope_rank(self.scope(stage)) > thread_rank(tag)
 
     def _check_private(self, stage: Stage) -> None:
         """Memory that each thread has for itself is filled by that thread: its loops are not spread over threads.
@@ -229,6 +234,8 @@ class Bounds:
             have = self.ranges[iv].extent
             for s, outer in outside:
                 if s.thread_of(outer) == tag and not self.arith.le(have, self.ranges[outer].extent):
+                    if outer not in self.needed and tag.startswith("threadIdx"):
+                        raise _MoreThreadsError(outer)
                     raise fail(
                         self.sch, f"loop {iv.name} of {stage.name} needs {have} steps of {tag}, inside of loop {outer.name} of "
                         f"{s.name}, which has {self.ranges[outer].extent}: the other threads are switched off there",
@@ -247,7 +254,7 @@ class Bounds:
     def _check_lifetime(self, stage: Stage, around: set[str]) -> None:
         """Shared memory and registers last as long as a kernel: who fills and who reads them is inside of one."""
         scope = self.scope(stage)
-        if _scope_rank(scope) == 0 or around - {"", "vthread"}:
+        if scope_rank(scope) == 0 or around - {"", "vthread"}:
             return
         for s in (stage, *self.readers(stage)):
             for iv in s.leaf:
@@ -293,14 +300,14 @@ class Bounds:
     def _relaxed(self, stage: Stage, consumer: Stage) -> tuple[dict[E.IterVar, bool], dict[E.Var, Interval]]:
         """Which loops of `consumer` run while `stage` stays in memory, and the loops around it that do too."""
         at = stage.placement
-        rank = _scope_rank(self.scope(stage))
+        rank = scope_rank(self.scope(stage))
         found = False
 
         def runs(s: Stage, iv: E.IterVar) -> bool:
             tag = s.thread_of(iv)
             if not tag:
                 return not found
-            return rank <= _thread_rank(tag)
+            return rank <= thread_rank(tag)
 
         own: dict[E.IterVar, bool] = {}
         around: dict[E.Var, Interval] = {}
@@ -329,7 +336,7 @@ class Bounds:
     def _evaluator(self, stage: Stage, consumer: Stage) -> Evaluator:
         """Evaluates expressions over the axes of `consumer` to what it covers while one copy of `stage` is live."""
         at = stage.placement
-        key = (id(consumer), id(at.attach_ivar), _scope_rank(self.scope(stage)))
+        key = (id(consumer), id(at.attach_ivar), scope_rank(self.scope(stage)))
         hit = self._envs.get(key)
         if hit is not None:
             return hit
@@ -469,24 +476,16 @@ def _whole_tiles(r: E.Range, dom: E.Range, tile: int) -> E.Range:
     return E.Range(r.min, B.const(whole, r.extent.dtype)) if is_within else r
 
 
-def _thread_rank(tag: str) -> int:
-    """0 for blockIdx, 1 for threadIdx and vthread, -1 for no launch index."""
-    if not tag:
-        return -1
-    return 0 if tag.startswith("blockIdx") else 1
-
-
-def _scope_rank(scope: str) -> int:
-    """Which launch indices share the memory: rank <= a thread's rank means that index is relaxed."""
-    if scope.startswith("global"):
-        return 0
-    return 1 if scope.startswith("shared") else 2
-
-
 def infer_bounds(sch: Schedule, whole: set[Stage] | None = None) -> Bounds:
     """The ranges of all loops of a normalized schedule; `whole` (the outputs by default) are computed in full."""
     full = set(whole or ())
     full.update(s for s in sch.stages if s.is_output)
-    bounds = Bounds(sch, full)
-    bounds.infer()
-    return bounds
+    needed: set[E.IterVar] = set()
+    while True:
+        bounds = Bounds(sch, full, needed)
+        try:
+            bounds.infer()
+        except _MoreThreadsError as more:
+            needed.update(more.args)
+        else:
+            return bounds

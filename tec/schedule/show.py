@@ -5,7 +5,7 @@ Stages in order, each with its loops; a stage that is computed inside a loop of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
@@ -34,10 +34,13 @@ def known_ranges(stage: Stage) -> Ranges:
     return ranges
 
 
-def fixed_loops(stage: Stage) -> set[IterVar]:
-    """Loops whose extent must not shrink with their parent's: threads, what threads of a given number are made of, tensorized ones, and those over a tile that lanes hold."""
+def fixed_loops(stage: Stage, needed: Collection[IterVar] = ()) -> set[IterVar]:
+    """Loops whose extent must not shrink with their parent's: threads, what threads of a given number are made of, tensorized ones, and those over a tile that lanes hold.
+
+    needed: threads bound to loops of which other stages need as many as the splits say.
+    """
     out = {iv for iv, a in stage.attrs.items() if a.thread is not None}
-    counted = {iv for iv in out if _is_counted(stage, iv)}
+    counted = {iv for iv in out if iv in needed or _is_counted(stage, iv)}
     for r in reversed(stage.relations):
         if isinstance(r, Fuse) and r.fused in counted:
             counted |= {r.outer, r.inner}

@@ -161,3 +161,17 @@ class StageState(Spelled):
 
     def __repr__(self) -> str:
         return f"stage({self.name}, {self.op if self._op is not None else 'group'})"
+
+
+def thread_rank(tag: str) -> int:
+    """0 for blockIdx, 1 for threadIdx and vthread, -1 for no launch index."""
+    if not tag:
+        return -1
+    return 0 if tag.startswith("blockIdx") else 1
+
+
+def scope_rank(scope: str) -> int:
+    """Which launch indices share the memory: rank <= a thread's rank means that index is relaxed."""
+    if scope.startswith("global"):
+        return 0
+    return 1 if scope.startswith("shared") else 2

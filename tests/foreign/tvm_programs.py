@@ -116,7 +116,7 @@ def stand_ins() -> None:
     mx.nd = types.SimpleNamespace(
         array=array, empty=lambda s, *a, **k: array(np.empty(s, "float32")), zeros=lambda s, *a, **k: array(np.zeros(s, "float32")),
         Convolution=convolution, Pooling=pooling, BatchNorm=batch_norm, dot=lambda a, b, out=None: np.dot(a, b, out=out), broadcast_add=np.add,
-        waitall=lambda: None,
+        elemwise_add=lambda a, b, out: np.add(a, b, out=out), waitall=lambda: None,
     )  # fmt: skip
     mx.cpu = mx.gpu = lambda *a: None
 
@@ -139,6 +139,9 @@ def main() -> None:
     path = Path(sys.argv[1]).resolve()
     tvm.install()
     stand_ins()
+    np.set_printoptions(
+        legacy="1.25"
+    )  # chapters put sizes of NumPy's into text that they run: "32" and not "np.int64(32)"
     if path.suffix == ".md":
         chapter(path)
     else:

@@ -8,13 +8,30 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from tec import runtime
 from tec.errors import DeviceError
-from tec.runtime import Device
+from tec.runtime import Device, elsewhere
 
 __all__ = ["Absent", "Device", "cpu", "cuda", "device", "emulated_chip", "gpu", "rocm", "stands_for_cuda"]
+
+
+# What TVM calls attributes of a device.
+elsewhere.accept(
+    "device",
+    {
+        "max_shared_memory_per_block": attrgetter("lds_bytes"),
+        "max_threads_per_block": attrgetter("max_threads"),
+        "warp_size": attrgetter("wavefront_size"),
+        "multi_processor_count": attrgetter("compute_units"),
+        "device_name": attrgetter("name"),
+        "max_clock_rate": attrgetter("attributes.clock_khz"),
+        "max_thread_dimensions": lambda device: list(device.attributes.max_block_dim),
+        "total_global_memory": attrgetter("total_memory_bytes"),
+    },
+)
 
 
 class Absent:

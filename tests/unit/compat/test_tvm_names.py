@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+import tec
 import tec.compat.tvm as tvm
 from tec.compat.tvm import names
 from tec.compat.tvm.install import install, uninstall
@@ -105,3 +106,10 @@ def test_what_topi_schedules_is_built() -> None:
     x, y = np.ones((4, 3), "f"), tvm.nd.empty((4, 3))
     tvm.build(made, [a, b], "llvm")(tvm.nd.array(x), y)
     np.testing.assert_allclose(y.numpy(), x / 3, rtol=1e-6)
+
+
+def test_a_device_has_tvms_attributes() -> None:
+    device = tec.rocm_emu("gfx942")
+    assert device.max_shared_memory_per_block == device.lds_bytes == 65536
+    assert (device.max_threads_per_block, device.warp_size) == (1024, 64)
+    assert device.max_thread_dimensions == [1024, 1024, 1024]

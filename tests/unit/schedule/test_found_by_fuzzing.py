@@ -247,3 +247,23 @@ def test_axes_fused_with_one_that_is_empty():
         s = create_schedule(b.op)
         s[b].split(s[b].fuse(*s[b].op.axis), factor=4)
         held(s, [a, b])
+
+
+@pytest.mark.parametrize("n", [3, 8, 31, 100])
+def test_threads_that_a_stage_inside_needs_are_there(n: int) -> None:
+    """Where the data are fewer than the tile, its threads are still as many as the cooperative copy inside has: a loop of 8 was cut to 2, and refused."""
+    A, W = te.placeholder((16, n), name="A"), te.placeholder((16,), name="W")
+    k = te.reduce_axis((0, 16), "k")
+    C = te.compute((n,), lambda i: te.sum(A[k, i] * W[k], axis=k), name="C")
+    s = create_schedule(C)
+    local = s.cache_write(C, "local")
+    copy = s.cache_read(W, "shared", [local])
+    block, rest = s[C].split(C.op.axis[0], factor=32)
+    thread, _ = s[C].split(rest, factor=4)
+    s[C].bind(block, te.thread_axis("blockIdx.x"))
+    s[C].bind(thread, te.thread_axis("threadIdx.x"))
+    s[local].compute_at(s[C], thread)
+    outer, _ = s[local].split(local.op.reduce_axis[0], factor=8)
+    s[copy].compute_at(s[local], outer)
+    s[copy].bind(copy.op.axis[0], te.thread_axis("threadIdx.x"))
+    held(s, [A, W, C])
