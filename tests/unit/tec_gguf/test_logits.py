@@ -243,6 +243,15 @@ def _falcon(c: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _mpt(c: Mapping[str, Any]) -> dict[str, Any]:
+    limit = c["attn_config"]["clip_qkv"]
+    return {
+        "context_length": c["max_seq_len"], "embedding_length": c["d_model"], "block_count": c["n_layers"], "feed_forward_length": c["expansion_ratio"] * c["d_model"],
+        "attention.head_count": c["n_heads"], "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"]), "attention.max_alibi_bias": 8.0,
+        **({} if limit is None else {"attention.clamp_kqv": limit}),
+    }  # fmt: skip
+
+
 def _by_groups(groups: int) -> Fix:
     """Falcon: queries of all groups behind each other, then keys, then values; the network's norm is the first."""
 
@@ -459,10 +468,8 @@ CASES: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]], 
     "falcon": ("falcon 0", "falcon", lambda c: {**_falcon(c), "attention.head_count_kv": 1}, _by_groups(1)),
     "falcon, two norms": ("falcon 1", "falcon", lambda c: {**_falcon(c), "attention.head_count_kv": 2}, _by_groups(2)),
     "bloom": ("bloom 0", "bloom", _falcon, _by_groups(4)),
-    "mpt": ("mpt 0", "mpt", lambda c: {**_falcon(c), "attention.max_alibi_bias": 8.0}, _as_it_is),
-    "mpt, limited": ("mpt 1", "mpt", lambda c: {
-        **_falcon(c), "embedding_length": 48, "block_count": 2, "feed_forward_length": 192, "attention.head_count": 6, "attention.max_alibi_bias": 8.0,
-        "attention.clamp_kqv": 0.9}, _as_it_is),
+    "mpt": ("mpt 0", "mpt", _mpt, _as_it_is),
+    "mpt, limited": ("mpt 1", "mpt", _mpt, _as_it_is),
     "starcoder": ("gpt_bigcode 0", "starcoder", lambda c: {
         "context_length": 64, "embedding_length": 64, "block_count": 3, "feed_forward_length": 256, "attention.head_count": 4, "attention.head_count_kv": 1,
         "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"])}, _as_it_is),

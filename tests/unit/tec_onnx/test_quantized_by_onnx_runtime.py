@@ -229,7 +229,7 @@ def test_each_layer_is_within_a_step(way: str, number: int, tmp_path: Path) -> N
         runs["compiled"] = tec.compile(cut, target="llvm", cache=False).run(given)
     for label, results in runs.items():
         off = {n: between(y, made[n]) for n, y in zip(names, results) if made[n].dtype != np.float32}
-        assert len(off) >= 8
+        assert len(off) >= 4
         worst = {n: (int(d.max()), float((d > 0).mean())) for n, d in off.items() if d.any()}
         assert all(most <= 1 for most, _ in worst.values()), (label, worst)
         # Its kernel of QLinearAdd multiplies by ratios of scales; where these are near halves, many sums are ties, which fall to either side.
