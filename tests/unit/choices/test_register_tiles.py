@@ -108,7 +108,9 @@ def test_a_long_sum_goes_in_parts(seed: int, target: str) -> None:
     want = np.maximum(a @ b + 1, 0) if bias else a @ b  # of small integers: no sum is rounded
     space = next(s for s in spaces(outs, target) if isinstance(s, RegisterTiles))
     parted = [c for c in space.all if c["parts"] > 1]
-    if target != "llvm" and not space.block:  # the host's caches may hold a panel, and panels that lie so are read from further away
+    if (
+        target != "llvm" and not space.block
+    ):  # the host's caches may hold a panel, and panels that lie so are read from further away
         assert space.default["parts"] > 1 or m <= max(space.parameters["rows"])
     for choice in rng.sample(parted, min(2, len(parted))):
         (got,) = run(xs, space.apply(choice), target, values)
