@@ -23,6 +23,8 @@ _BETWEEN = (
     os.path.join("triton", "runtime", "jit.py"),
     os.path.join("triton", "runtime", "autotuner.py"),
 )
+# torch calls its backends, by code that it makes up too.
+_PACKAGES_BETWEEN = tuple(os.path.join(where, "torch") + os.sep for where in ("site-packages", "dist-packages"))
 
 
 class Loc(NamedTuple):
@@ -40,7 +42,11 @@ _is_users: dict[str, bool] = {}  # of a file's name, asked for at each node that
 
 def _find_users(name: str) -> bool:
     """Whether a file is no part of tec, nor of what stands between it and a user."""
-    ours = name.startswith((_TEC_ROOT, "<")) or any(part in name for part in _FRONTENDS) or name.endswith(_BETWEEN)
+    ours = (
+        name.startswith((_TEC_ROOT, "<"))
+        or any(part in name for part in _FRONTENDS + _PACKAGES_BETWEEN)
+        or name.endswith(_BETWEEN)
+    )
     _is_users[name] = not ours
     return not ours
 

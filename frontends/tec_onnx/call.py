@@ -18,6 +18,9 @@ from . import reader
 if TYPE_CHECKING:
     from .importer import Importer, Scope
 
+# What to do about a form of a fused operator that tec has not.
+UNFUSED = "export the model without ONNX Runtime's fusions (optimization level 0): tec compiles the operators that they stand for, and fuses them itself"
+
 
 class Outputs(list):
     """Several results of a converter (a plain list is a sequence value)."""
@@ -78,7 +81,12 @@ class Call(Builder):
         value = self.get(k)
         if not isinstance(value, Value):
             kind = "missing" if value is None else f"a {type(value).__name__}"
-            raise ImportModelError(f"input {k} is {kind}, a tensor is needed")
+            raise ImportModelError(
+                f"input {k} is {kind}, a tensor is needed",
+                hint="the operator needs it: give the node that input"
+                if value is None
+                else "take the element out first (SequenceAt, OptionalGetElement), or run the model through tec_onnx.session(model)",
+            )
         return value
 
     def array(self, k: int, what: str = "") -> Any:
@@ -93,7 +101,10 @@ class Call(Builder):
 
     def ops(self, name: str, *values: Value, **attrs: Any) -> list[Value]:
         if any(v.dtype == "string" for v in values):
-            raise ImportModelError(f"{self.op_type} of strings")
+            raise ImportModelError(
+                f"{self.op_type} of strings",
+                hint="tensors of strings are worked on when a session runs them: tec_onnx.session(model)",
+            )
         return super().ops(name, *values, **attrs)
 
     def host(self, f: Callable[..., Any], *values: Any) -> Any:

@@ -60,7 +60,7 @@ def _to_small_float(x: Any, to: np.dtype[Any], saturate: bool) -> Any:
 def _to_exponent(x: Any, saturate: bool, round_mode: str) -> Any:
     """E8M0: 2 to the power of the byte less 127, for magnitudes; 255 is NaN, infinities too. `round_mode`: up, down, nearest."""
     if round_mode not in ("up", "down", "nearest"):
-        raise ImportModelError(f"round_mode {round_mode!r}")
+        raise ImportModelError(f"round_mode {round_mode!r}", hint="the standard knows up, down and nearest")
     with np.errstate(all="ignore"):
         fraction, exponent = np.frexp(np.abs(x))  # fraction from 0.5 to 1
     power = np.where(x == 0, 0, exponent.astype(np.int64) + 126)
@@ -96,6 +96,9 @@ def _parse(x: Any, dtype: str) -> Any:
         else:
             values = np.array([float(s) for s in flat], dtype=np.float64)
     except ValueError as e:
-        raise ImportModelError(f"a text that is no {dtype}: {e}") from None
+        raise ImportModelError(
+            f"a text that is no {dtype}: {e}",
+            hint="strings are cast as Python's float() and int() read them: mend the constant, or cast to another type",
+        ) from None
     with np.errstate(all="ignore"):
         return values.astype(numpy_type(dtype)).reshape(np.shape(x))

@@ -75,7 +75,10 @@ class Scope:
             if name in scope.names:
                 return scope.names[name]
             scope = scope.parent
-        raise ImportModelError(f"nothing makes value {name!r}")
+        raise ImportModelError(
+            f"nothing makes value {name!r}",
+            hint="an input of that name, an initializer, or a node before it must make it; onnx.checker.check_model(model) lists what is missing",
+        )
 
     def has(self, name: str) -> bool:
         return name in self.names or (self.parent is not None and self.parent.has(name))
@@ -114,7 +117,10 @@ class Importer:
     def value_of(self, value: Any, what: str = "") -> Any:
         """The array that a value is; from `resolve` where it is not constant."""
         if not isinstance(value, Value):
-            raise ImportModelError(f"{what or 'a value'} is {type(value).__name__}, not a tensor")
+            raise ImportModelError(
+                f"{what or 'a value'} is {type(value).__name__}, not a tensor",
+                hint="take the element out of the sequence first (SequenceAt), or run the model through tec_onnx.session(model)",
+            )
         if value.is_const:
             return value.data
         source = value.node
@@ -191,7 +197,13 @@ class Importer:
                 if isinstance(e, SizesMeet):
                     raise SizesMeet(f"{where}: {e.message}", e.pairs, hint=e.hint, locate=False) from e
                 kind = UndecidedSize if isinstance(e, UndecidedSize) else ImportModelError
-                raise kind(f"{where}: {e.message}", hint=e.hint or self.bind_hint(call), locate=False) from e
+                own, bind = e.hint or "", self.bind_hint(call) or ""
+                hint = (
+                    own
+                    if bind in own or (own and isinstance(e, UndecidedSize))
+                    else "; or ".join(filter(None, (own, bind)))
+                )
+                raise kind(f"{where}: {e.message}", hint=hint or None, locate=False) from e
             except _MISFITS as e:
                 raise self.misfit(call, e) from e
             for name, value in zip(node.output, results):
@@ -227,14 +239,18 @@ class Importer:
         body = self.functions.get((node.domain, node.op_type, node.overload)) or standard_body(call)
         if body is None:
             raise ImportModelError(
-                f"operator {one_line(call.op_type)} of domain {call.domain or 'ai.onnx'!r} is not supported"
+                f"operator {one_line(call.op_type)} of domain {call.domain or 'ai.onnx'!r} is not supported",
+                hint="`tec ops` lists those that are; a function of that name in the model defines an operator of your own",
             )
         return self.inline(call, body)
 
     def inline(self, call: Call, body: onnx.FunctionProto) -> list[Any]:
         """The function's nodes in place of the call."""
         if self.depth > 50:
-            raise ImportModelError(f"function {one_line(call.op_type)} calls itself")
+            raise ImportModelError(
+                f"function {one_line(call.op_type)} calls itself",
+                hint="a function may call only functions that do not lead back to it: write the repetition as a Loop",
+            )
         scope = Scope()
         inputs = [*call.inputs, *[None] * (len(body.input) - len(call.inputs))]
         scope.names.update(zip(body.input, inputs))

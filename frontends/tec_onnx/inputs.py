@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -84,24 +84,24 @@ def bind_shapes(
     for name, given in shapes.items():
         entry = info[name]
         if entry is None:
-            raise ImportModelError(f"input {name!r} is no tensor")
+            raise ImportModelError(
+                f"input {name!r} is no tensor",
+                hint="a sequence or an optional takes no shape: leave it out of shapes=, and run the model through tec_onnx.session(model)",
+            )
         if isinstance(given, (str, int)):
-            raise ImportModelError(f"input {name!r}: the shape {given!r} is no tuple of sizes")
+            raise ImportModelError(
+                f"input {name!r}: the shape {given!r} is no tuple of sizes",
+                hint=f"shapes={{{name!r}: {tuple(entry[1])}}}",
+            )
         given = shapes[name] = tuple(_size(name, n, alone) for n in given)
         if name in ranks_open:
             continue
         if len(entry[1]) != len(given):
             raise ImportModelError(
-                f"input {name!r} has {len(entry[1])} dimensions {entry[1]}, the shape given {len(given)}"
+                f"input {name!r} has {len(entry[1])} dimensions {entry[1]}, the shape given {len(given)}",
+                hint=f"give a size or a name for each: shapes={{{name!r}: {tuple(entry[1])}}}",
             )
-        for d, n in zip(entry[1], given):
-            if not isinstance(n, Dim) and n < 0:
-                raise ImportModelError(f"input {name!r}: shape {tuple(given)} has a negative dimension")
-            if isinstance(d, int) and d != n:
-                raise ImportModelError(f"input {name!r} has shape {entry[1]}, not {tuple(given)}")
-            if isinstance(d, str) and not (names_in(d) and names_in(d) <= alone.keys()):
-                if dims.setdefault(d, n) != n:
-                    raise ImportModelError(f"dimension {d!r} is {dims[d]} and {n}")
+        _match_sizes(name, entry[1], given, dims, alone)
     out: dict[str, tuple[Size, ...]] = {}
     for name, entry in info.items():
         if entry is None:
@@ -192,10 +192,36 @@ def _named(d: str, dims: Mapping[str, Size], alone: Mapping[str, Dim]) -> Size:
     return alone.get(d, Dim(d))
 
 
+def _match_sizes(
+    name: str, own: Sequence[int | str], given: Sequence[Size], dims: dict[str, Size], alone: Mapping[str, Dim]
+) -> None:
+    """Hold a shape given for an input against the model's, and keep the sizes that it gives to names, in `dims`."""
+    for d, n in zip(own, given):
+        if not isinstance(n, Dim) and n < 0:
+            raise ImportModelError(
+                f"input {name!r}: shape {tuple(given)} has a negative dimension",
+                hint=f"a size that is to stay open is a name, not {n}: shapes={{{name!r}: ('batch', ...)}}",
+            )
+        if isinstance(d, int) and d != n:
+            raise ImportModelError(
+                f"input {name!r} has shape {own}, not {tuple(given)}",
+                hint=f"the model fixes {d}: feed arrays of {d} there, or export the model with a named dimension in its place",
+            )
+        if isinstance(d, str) and not (names_in(d) and names_in(d) <= alone.keys()):
+            if dims.setdefault(d, n) != n:
+                raise ImportModelError(
+                    f"dimension {d!r} is {dims[d]} and {n}",
+                    hint=f"inputs that share the dimension {d!r} have one size there: give both {dims[d]}, or both {n}",
+                )
+
+
 def _size(what: str, n: Any, alone: Mapping[str, Dim]) -> Size:
     if isinstance(n, str):
         if not n.strip("? "):
-            raise ImportModelError(f"{what!r}: {n!r} is no name of a dimension")
+            raise ImportModelError(
+                f"{what!r}: {n!r} is no name of a dimension",
+                hint="a name has letters, such as 'batch'; leave the entry out of shapes= and the dimension stays as the model has it",
+            )
         size = parse_size(n, lambda name: alone.get(name, Dim(name))) if names_in(n) else None
         return alone.get(n, Dim(n)) if size is None else size
     try:

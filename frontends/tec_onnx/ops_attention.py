@@ -25,6 +25,7 @@ from tec.graph.builders.matmul import matmul
 from tec.graph.builders.norm import rms_norm
 from tec.graph.builders.quantize import integer_matmul
 
+from .call import UNFUSED
 from .importer import Call, Outputs, onnx_op
 
 MS = "com.microsoft"
@@ -44,7 +45,10 @@ def padding_mask(c: Call, mask: Value, batch: int, steps: int, total: int, value
     elif mask.ndim == 3:
         keep = c.op("greater", c.reshape(mask, (mask.shape[0], 1, steps, total)), c.like(0, mask))
     else:
-        raise ImportModelError(f"a mask of {mask.ndim} dimensions")
+        raise ImportModelError(
+            f"a mask of {mask.ndim} dimensions",
+            hint="masks are lengths (batch,), keys to keep (batch, keys), or (batch, queries, keys)",
+        )
     return additive_mask(c, keep, value)
 
 
@@ -74,7 +78,7 @@ def _attention(
 @onnx_op("Attention", domain=MS)
 def attention(c: Call) -> Any:
     if c.attr("do_rotary", 0) or c.has(6):
-        raise ImportModelError("Attention with rotary embedding, or with a past of its own length")
+        raise ImportModelError("Attention with rotary embedding, or with a past of its own length", hint=UNFUSED)
     packed = matmul(c, c[0], c[1])
     if c.has(2):
         packed = c.op("add", packed, c[2])
@@ -101,7 +105,10 @@ def multi_head_attention(c: Call) -> Any:
     else:
         parts = [split_heads(c, query, n)]
         if key is None:
-            raise ImportModelError("MultiHeadAttention without keys")
+            raise ImportModelError(
+                "MultiHeadAttention without keys",
+                hint="give key and value, or a query of five dimensions that has all three packed",
+            )
         if key.ndim == 5:
             parts += [c.transpose(c.take(key, 3, j), (0, 2, 1, 3)) for j in range(2)]
         else:
@@ -148,7 +155,10 @@ def standard_rotary_embedding(c: Call) -> Value:
     dims, turn = int(c.attr("rotary_embedding_dim", 0)), bool(c.attr("interleaved", 0))
     n = int(c.attr("num_heads", 0))
     if x.ndim == 3 and not n:
-        raise ImportModelError("RotaryEmbedding of three dimensions without num_heads")
+        raise ImportModelError(
+            "RotaryEmbedding of three dimensions without num_heads",
+            hint="set the attribute num_heads, or reshape the input to (batch, heads, steps, size)",
+        )
     own = heads_of(c, x, n) if x.ndim == 3 else c.transpose(x, (0, 2, 1, 3))
     if c.has(3):
         y = rotary(c, own, c.cast(c[3], "int64"), cos, sin, turn, dims)
@@ -163,7 +173,10 @@ def heads_of(c: Call, x: Value, count: int) -> Value:
     """(batch, steps, heads * size) as (batch, steps, heads, size)."""
     n, s, h = x.shape
     if h % count:
-        raise ImportModelError(f"{count} heads of {x.type}")
+        raise ImportModelError(
+            f"{count} heads of {x.type}",
+            hint=f"the last dimension, {h}, must be a multiple of the number of heads: correct num_heads",
+        )
     return c.reshape(x, (n, s, count, h // count))
 
 

@@ -33,7 +33,10 @@ def channels_first(c: Call, convert: Callable[[Any], Any]) -> Value:
     """What `convert` makes of a call whose first input and whose result have their channels last."""
     x = c[0]
     if x.ndim < 3:
-        raise ImportModelError(f"{c.op_type} of {x.type}: at least 3 dimensions are needed")
+        raise ImportModelError(
+            f"{c.op_type} of {x.type}: at least 3 dimensions are needed",
+            hint="the input is (batch, size ..., channels): add the missing dimensions by Unsqueeze",
+        )
     inputs = [c.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1))), *(c.get(k) for k in range(1, len(c.inputs)))]
     y: Value = convert(Only(c, inputs))
     return c.transpose(y, (0, *range(2, y.ndim), 1))
@@ -64,10 +67,16 @@ def matmul_bnb4(c: Call) -> Value:
     """Weights (N, K) of FP4 or NF4, flattened, two to a byte (the first one high), with a scale for each block. They are decoded when the model is read."""
     k, n, block, kind = (int(c.attr(name, -1)) for name in ("K", "N", "block_size", "quant_type"))
     if k < 1 or n < 1 or block < 1 or kind not in CODES:
-        raise ImportModelError(f"MatMulBnb4 of {k} by {n} in blocks of {block}, quant_type {kind} (0 is FP4, 1 is NF4)")
+        raise ImportModelError(
+            f"MatMulBnb4 of {k} by {n} in blocks of {block}, quant_type {kind} (0 is FP4, 1 is NF4)",
+            hint="K, N and block_size are above 0 in a file that ONNX Runtime's quantizer wrote: quantize the model again",
+        )
     packed, scales = np.asarray(c.array(1), np.uint8).reshape(-1), np.asarray(c.array(2)).reshape(-1)
     if packed.size != -(-n * k // 2) or scales.size != -(-n * k // block):
-        raise ImportModelError(f"MatMulBnb4 of {k} by {n}: {packed.size} bytes of weights and {scales.size} scales")
+        raise ImportModelError(
+            f"MatMulBnb4 of {k} by {n}: {packed.size} bytes of weights and {scales.size} scales",
+            hint=f"{-(-n * k // 2)} bytes and {-(-n * k // block)} scales belong to these sizes: quantize the model again",
+        )
     codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[: n * k]
     numbers = np.array(CODES[kind], np.float32)[codes] * scales.astype(np.float32)[np.arange(n * k) // block]
     weights = c.const(numbers.reshape(n, k).astype(scales.dtype), c[0].dtype)
@@ -91,7 +100,10 @@ def cdist(c: Call) -> Value:
     """Distances (M, N) of the rows of (M, D) and (N, D)."""
     metric = c.attr("metric", "sqeuclidean")
     if metric not in ("sqeuclidean", "euclidean"):
-        raise ImportModelError(f"CDist with metric {metric!r}")
+        raise ImportModelError(
+            f"CDist with metric {metric!r}",
+            hint="sqeuclidean and euclidean are known; write others as Sub, a power and ReduceSum",
+        )
     d = c.op("subtract", c.unsqueeze(c[0], 1), c.unsqueeze(c[1], 0))
     y = c.op("reduce_sum", c.op("multiply", d, d), axes=(2,), keepdims=False)
     return c.op("sqrt", y) if metric == "euclidean" else y
@@ -103,7 +115,10 @@ def unfold_tensor(c: Call) -> Value:
     x = c[0]
     axis, size, step = axis_of(c.attr("dim", -1), x.ndim), int(c.attr("size", 0)), int(c.attr("step", 1))
     if size < 1 or step < 1 or x.shape[axis] < size:
-        raise ImportModelError(f"UnfoldTensor of {x.type} along {axis} with size {size} and step {step}")
+        raise ImportModelError(
+            f"UnfoldTensor of {x.type} along {axis} with size {size} and step {step}",
+            hint=f"size and step are 1 or more, and size is at most {x.shape[axis]}, the length of that dimension",
+        )
     count = (x.shape[axis] - size) // step + 1
     index = step * np.arange(count)[:, None] + np.arange(size)[None]
     y = c.op("gather", x, c.const(index.astype(np.int64)), axis=axis)
@@ -123,7 +138,10 @@ def gated_rms_norm(c: Call) -> Value:
     x, scale, gate = (c.cast(c[k], "float32") for k in range(3))
     width, kind = scale.type.size, c.attr("activation", "silu")
     if x.shape[-1] % width or kind not in ("silu", "swish", "sigmoid"):
-        raise ImportModelError(f"GatedRMSNorm of {x.type} with {width} scales and activation {kind!r}")
+        raise ImportModelError(
+            f"GatedRMSNorm of {x.type} with {width} scales and activation {kind!r}",
+            hint="activation is silu, swish or sigmoid, and the last dimension a multiple of the number of scales",
+        )
     rows = c.reshape(x, (*x.shape[:-1], x.shape[-1] // width, width))
     mean = c.op("reduce_mean", c.op("multiply", rows, rows), axes=(rows.ndim - 1,), keepdims=True)
     root = c.op("sqrt", c.op("add", mean, c.like(float(c.attr("epsilon", 1e-5)), mean)))
@@ -137,7 +155,10 @@ def gated_rms_norm(c: Call) -> Value:
 @onnx_op("GatedAdd", domain=MS)
 def gated_add(c: Call) -> Value:
     if c.has(3):
-        raise ImportModelError("GatedAdd with gate_weight, which only ONNX Runtime's CUDA provider runs")
+        raise ImportModelError(
+            "GatedAdd with gate_weight, which only ONNX Runtime's CUDA provider runs",
+            hint="write the gate as the MatMul and the Sigmoid that gate_weight stands for",
+        )
     return c.op("add", c[0], c.op("multiply", c[1], c[2]))
 
 
@@ -157,7 +178,8 @@ def multimodal_rotary_embedding(c: Call) -> Value:
         or c.attr("is_packed_batching", 0)
     ):
         raise ImportModelError(
-            f"MRotaryEmbedding with mrope_section {parts} for {half} angles, or with is_packed_batching"
+            f"MRotaryEmbedding with mrope_section {parts} for {half} angles, or with is_packed_batching",
+            hint="mrope_section has three parts that add up to half of a head's size; write packed batches as one text a row",
         )
     n = int(c.attr("num_heads", 0)) or x.shape[-1] // (dims or 2 * cos.shape[1])
     own = heads_of(c, x, n) if x.ndim == 3 else c.transpose(x, (0, 2, 1, 3))

@@ -64,10 +64,20 @@ def _told(why: ImportModelError | None) -> Iterator[None]:
         raise NeedsValue(f"{error.message}; left to run time: {why.message}", error.inputs, hint=error.hint) from why
 
 
+def _same_types(what: str, first: Sequence[Value], then: Sequence[Value]) -> None:
+    """Hold a body's states against those of the step before."""
+    for k, (n, v) in enumerate(zip(first, then)):
+        if v.type != n.type:
+            raise ImportModelError(
+                f"{what} whose state {k} is {n.type} at first and {v.type} then",
+                hint="cast or reshape it at the end of the body; tec_onnx.session(model) runs states that change",
+            )
+
+
 def _tensors(values: Sequence[Any], what: str) -> list[Value]:
     """Values of a body, all of which are tensors."""
     if not all(isinstance(v, Value) and v.dtype != "string" for v in values):
-        raise ImportModelError(f"{what} of sequences, optionals or strings")
+        raise ImportModelError(f"{what} of sequences, optionals or strings", hint="tec_onnx.session(model) takes them")
     return list(values)
 
 
@@ -116,7 +126,8 @@ def loop(c: Call) -> Outputs:
     body = c.attr("body")
     why = None
     if not c.has(0) and _never_stops(body) and (not c.has(1) or (c[1].is_const and _truth(c, c[1]))):
-        raise ImportModelError("a Loop without a trip count whose condition never changes: it does not end")
+        endless = "a Loop without a trip count whose condition never changes: it does not end"
+        raise ImportModelError(endless, hint="give it a trip count, or let its body compute the condition")
     if not _is_short(c, body):
         try:
             with c.importer.trial():
@@ -133,13 +144,13 @@ def _trips(c: Call) -> Any:
         return None
     count = c[0]
     if count.type.size != 1:
-        raise ImportModelError(f"Loop: the trip count is {count.type}, one number is wanted")
+        raise ImportModelError(f"Loop: the trip count is {count.type}", hint="reshape it to one element")
     known = count.data if count.is_const else sizes_in(count)
     if known is None:
         return count
     trips = as_size(np.asarray(known).reshape(-1)[0])
     if isinstance(trips, int) and trips < 0:
-        raise ImportModelError(f"Loop: {trips} trips")
+        raise ImportModelError(f"Loop: {trips} trips", hint="0 or more: check the node that computes the number")
     return trips
 
 
@@ -169,9 +180,7 @@ def _loop_of_plan(c: Call, body: Any) -> list[Value]:
         with c.importer.inside(b.graph):
             inputs = [number, b.const(np.asarray(True)), *now]
             going, *out = _tensors(c.importer.subgraph(body, c, inputs[: len(body.input)]), "a Loop")
-        for k, (v, n) in enumerate(zip(out, now)):
-            if v.type != n.type:
-                raise ImportModelError(f"a Loop whose state {k} is {n.type} at first and {v.type} then")
+        _same_types("a Loop", now, out)
         return out[: len(states)], out[len(states) :], b.cast(going, "bool")
 
     bound = None if isinstance(trips, Value) else trips
@@ -281,10 +290,11 @@ def scan(c: Call) -> Outputs:
 def _rows_of(scanned: Sequence[Value], axes: Sequence[int]) -> Any:
     """How many rows a Scan goes over."""
     if not scanned:
-        raise ImportModelError("a Scan over nothing")
+        raise ImportModelError("a Scan over nothing", hint="num_scan_inputs is 1 or more; a Loop goes over nothing")
     steps = {v.shape[axis_of(a, v.ndim)] for v, a in zip(scanned, axes)}
     if len(steps) != 1:
-        raise ImportModelError(f"Scan over inputs of different lengths {sorted(map(str, steps))}")
+        different = f"Scan over inputs of different lengths {sorted(map(str, steps))}"
+        raise ImportModelError(different, hint="check scan_input_axes, or cut the longer inputs")
     return steps.pop()
 
 
@@ -305,9 +315,7 @@ def _scan_of_plan(
     def step(b: Builder, _: Value, now: list[Value], items: list[Value]) -> Any:
         with c.importer.inside(b.graph):
             out = _tensors(c.importer.subgraph(body, c, [*now, *items]), "a Scan")
-        for k, (v, n) in enumerate(zip(out, now)):
-            if v.type != n.type:
-                raise ImportModelError(f"a Scan whose state {k} is {n.type} at first and {v.type} then")
+        _same_types("a Scan", now, out)
         return out[: len(now)], out[len(now) :], None
 
     rows = [(front(v, a), bool(r)) for v, a, r in zip(_tensors(scanned, "a Scan"), axes, back)]
@@ -381,14 +389,15 @@ def _scan_to_length(
 def _list(c: Call, k: int) -> list[Any]:
     value = c.get(k)
     if not isinstance(value, list):
-        raise ImportModelError(f"input {k} is no sequence")
+        raise ImportModelError(f"input {k} is no sequence", hint="SequenceConstruct makes one of tensors")
     return value
 
 
 def _index(c: Call, k: int, n: int, past_end: bool = False) -> int:
     i = int(np.asarray(c.array(k)).reshape(-1)[0])
     if not -n <= i < n + past_end:
-        raise ImportModelError(f"index {i} of a sequence of {n}")
+        places = f"positions go from {-n} to {n - 1 + past_end}" if n + past_end else "it is empty"
+        raise ImportModelError(f"index {i} of a sequence of {n}", hint=places)
     return i + n if i < 0 else i
 
 
@@ -444,7 +453,7 @@ def split_to_sequence(c: Call) -> Outputs:
             step = int(given)
             sizes = [min(step, n - b) for b in range(0, n, step)]
     if sum(sizes) != n:
-        raise ImportModelError(f"split of {x.type} along {axis} into {sizes}")
+        raise ImportModelError(f"split of {x.type} along {axis} into {sizes}", hint=f"the parts must add up to {n}")
     parts = c.split(x, axis, sizes)
     return Outputs([[p if keep else c.squeeze(p, axis) for p in parts]])
 
@@ -486,5 +495,5 @@ def optional_has_element(c: Call) -> Value:
 @onnx_op("OptionalGetElement")
 def optional_get_element(c: Call) -> Outputs:
     if c.get(0) is None:
-        raise ImportModelError("the element of an empty optional")
+        raise ImportModelError("the element of an empty optional", hint="ask OptionalHasElement first, in an If")
     return Outputs([c.get(0)])

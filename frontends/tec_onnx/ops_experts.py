@@ -27,7 +27,10 @@ def mixture_of_experts(c: Call) -> Value:
     x, logits, experts = c[0], c[1], c[2].shape[0]
     kind, k = _activation_of(c, (1,)), int(c.attr("k", 1))
     if c.has(6) or c.has(7):
-        raise ImportModelError("MoE with fc3_experts")
+        raise ImportModelError(
+            "MoE with fc3_experts",
+            hint="interleave the rows of fc1 and fc3 in one fc1: activation_type swiglu, swiglu_fusion 1",
+        )
     tokens = c.reshape(x, (1, logits.shape[0], x.shape[-1]))
     h = matmul(c, tokens, c[2], transpose_b=True)
     h = c.op("add", h, c.unsqueeze(c[3], 1)) if c.has(3) else h
@@ -50,7 +53,10 @@ def quantized_mixture_of_experts(c: Call) -> Value:
     x, logits = c[0], c[1]
     kind, k, block = _activation_of(c, (1, 2)), int(c.attr("k", 1)), int(c.attr("block_size", 0))
     if c.attr("quant_type", "int") != "int" or any(c.has(j) for j in (8, 9, 10, 13)):
-        raise ImportModelError(f"QMoE of {c.attr('quant_type', 'int')} weights, or with fc3_experts")
+        raise ImportModelError(
+            f"QMoE of {c.attr('quant_type', 'int')} weights, or with fc3_experts",
+            hint="quantize to integers (quant_type int), with fc1 and fc3 in one fc1 (activation_type swiglu)",
+        )
     tokens, hidden = logits.shape[0], x.shape[-1]
     scales1, scales2 = np.asarray(c.array(3)), np.asarray(c.array(6))
     experts, wide = scales1.shape[:2]
@@ -75,7 +81,9 @@ def quantized_mixture_of_experts(c: Call) -> Value:
 def _bits(c: Call, what: str) -> int:
     bits = int(c.attr(f"{what}_expert_weight_bits") or c.attr("expert_weight_bits", 4))
     if bits not in (2, 4, 8):
-        raise ImportModelError(f"{c.op_type} with {what} weights of {bits} bits")
+        raise ImportModelError(
+            f"{c.op_type} with {what} weights of {bits} bits", hint="expert_weight_bits is 2, 4 or 8"
+        )
     return bits
 
 
@@ -84,7 +92,7 @@ def _codes(c: Call, at: int, zeros_at: int, shape: tuple[int, int, int], what: s
     bits, given = _bits(c, what), np.asarray(c.array(at))
     experts, out, size = shape
     if given.dtype != np.uint8 or given.shape != (experts, out, size * bits // 8) or scales.shape[:2] != (experts, out):
-        raise ImportModelError(f"{c.op_type} with {what} weights {given.dtype}{list(given.shape)} and scales {list(scales.shape)}: [{experts}, {out}, {size * bits // 8}] bytes are needed")  # fmt: skip
+        raise ImportModelError(f"{c.op_type} with {what} weights {given.dtype}{list(given.shape)} and scales {list(scales.shape)}: [{experts}, {out}, {size * bits // 8}] bytes are needed", hint="the weights lie as uint8 [experts, rows, packed columns]: quantize the model again, or check hidden_size and expert_weight_bits")  # fmt: skip
     codes = n_bits(given, bits, experts * out, size).reshape(shape)
     if c.has(zeros_at):
         count = scales.shape[2] if scales.ndim == 3 else out
@@ -100,16 +108,25 @@ def _packed(c: Call, codes: Any, scales: Any, zeros: Any, what: str, block: int,
     rows = codes.shape[0] * codes.shape[1] if what == "fc1" else codes.shape[0]
     joined = [a if a is None else np.ascontiguousarray(a).reshape(rows, -1) for a in (codes, scales, zeros)]
     if joined[0].shape[1] != joined[1].shape[1] * block:
-        raise ImportModelError(f"{c.op_type} with {what} scales {list(scales.shape)} for blocks of {block}")
+        raise ImportModelError(
+            f"{c.op_type} with {what} scales {list(scales.shape)} for blocks of {block}",
+            hint=f"each row of {joined[0].shape[1]} weights has a scale for every {block} of them: check block_size",
+        )
     return packed_constant(c, joined[0], bits, joined[1], joined[2], 1, block, dtype, str(scales.dtype))
 
 
 def _activation_of(c: Call, fusions: tuple[int, ...]) -> str:
     kind: str = c.attr("activation_type", "relu")
     if c.attr("use_sparse_mixer", 0) or c.attr("swiglu_limit_after_activation", 0):
-        raise ImportModelError(f"{c.op_type} with use_sparse_mixer or swiglu_limit_after_activation")
+        raise ImportModelError(
+            f"{c.op_type} with use_sparse_mixer or swiglu_limit_after_activation",
+            hint="export the model without these attributes; the plain router with normalize_routing_weights is compiled",
+        )
     if kind not in ACTIVATIONS or (kind == "swiglu" and c.attr("swiglu_fusion", 0) not in fusions):
-        raise ImportModelError(f"{c.op_type} with activation {kind!r}, swiglu_fusion {c.attr('swiglu_fusion', 0)}")
+        raise ImportModelError(
+            f"{c.op_type} with activation {kind!r}, swiglu_fusion {c.attr('swiglu_fusion', 0)}",
+            hint=f"activations: {', '.join(sorted(ACTIVATIONS))}; swiglu with swiglu_fusion {' or '.join(map(str, fusions))}",
+        )
     return kind
 
 

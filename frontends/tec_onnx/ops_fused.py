@@ -17,6 +17,7 @@ from tec.graph.builders import fourier, norm
 from tec.graph.builders.matmul import matmul
 
 from . import ops_nn
+from .call import UNFUSED
 from .importer import Call, Outputs, onnx_op
 from .ops_quant import Only
 
@@ -88,7 +89,10 @@ def gated_relative_position_bias(c: Call) -> Value:
     """WavLM's: positions scaled by two gates of each query."""
     x, bias, positions, weight, gate_bias, eco = (c[k] for k in range(6))
     if c.has(6) or x.ndim != 3:
-        raise ImportModelError("GatedRelativePositionBias of tokens without padding")
+        raise ImportModelError(
+            "GatedRelativePositionBias of tokens without padding",
+            hint=f"{UNFUSED}; or put the padding back, which makes the input three-dimensional",
+        )
     heads = int(c.attr("num_heads"))
     batch, length, width = x.shape
     queries = c.reshape(c.op("add", x, bias), (batch, length, heads, width // heads))
@@ -148,7 +152,10 @@ def branchwise_rms_norm(c: Call) -> Value:
 
 def _one_dimension(c: Call) -> None:
     if c.attr("signal_ndim", 1) != 1 or not c.attr("onesided", 1) or c.attr("normalized", 0):
-        raise ImportModelError(f"{c.op_type} over several dimensions, of both sides or normalized")
+        raise ImportModelError(
+            f"{c.op_type} over several dimensions, of both sides or normalized",
+            hint="signal_ndim 1, onesided 1 and normalized 0 are compiled; the standard's DFT takes the other forms, one dimension at a time",
+        )
 
 
 @onnx_op("Rfft", domain=MS)

@@ -64,7 +64,8 @@ def _cache(c: Call, which: int, size: int) -> _Cache:
     if kind != "NONE":
         if past is None or not c.has(12 + which):
             raise ImportModelError(
-                f"GroupQueryAttention with {name}_quant_type {kind!r} and without past_{['key', 'value'][which]} or {name}_scale"
+                f"GroupQueryAttention with {name}_quant_type {kind!r} and without past_{['key', 'value'][which]} or {name}_scale",
+                hint=f"a quantized cache needs past_{['key', 'value'][which]}, empty at first, and {name}_scale",
             )
         bits = _QUANTIZED.get(past.dtype, 0)
         said = int(c.attr("kv_cache_bit_width", 0) or bits)
@@ -76,7 +77,10 @@ def _cache(c: Call, which: int, size: int) -> _Cache:
         scale = c.cast(c[12 + which], "float32")
         scale = c.reshape(scale, (*[1] * (4 - scale.ndim), *scale.shape))
     elif past is not None and past.dtype != c[0].dtype:
-        raise ImportModelError(f"GroupQueryAttention with a cache of {past.dtype} and {name}_quant_type 'NONE'")
+        raise ImportModelError(
+            f"GroupQueryAttention with a cache of {past.dtype} and {name}_quant_type 'NONE'",
+            hint=f"a cache of {c[0].dtype}, the query's type, or {name}_quant_type PER_TENSOR or PER_CHANNEL with its scale",
+        )
     width = (size + 1) // 2 if bits == 4 else size
     if past is not None and past.shape[3] != width:
         what = f"GroupQueryAttention with heads of {size} features and a cache of {past.type}"
@@ -87,7 +91,10 @@ def _cache(c: Call, which: int, size: int) -> _Cache:
 def _refuse_unknown(c: Call) -> None:
     """What GroupQueryAttention may have and tec has not, by name and value."""
     if c.attr("qk_output", 0) or c.wants(3):
-        raise ImportModelError("GroupQueryAttention with its scores as an output (output_qk)")
+        raise ImportModelError(
+            "GroupQueryAttention with its scores as an output (output_qk)",
+            hint="export the model without the output of scores (qk_output 0)",
+        )
     for name, other, at in (("query_seqlens", "input", 16), ("sliding_window_cache", "attribute", None)):
         said = c.has(at) if at is not None else bool(c.attr(name, 0))
         if said and (not c.has(3) or isinstance(c[3].shape[2], Dim)):
@@ -102,7 +109,10 @@ def _refuse_unknown(c: Call) -> None:
             hint="sliding_window_cache needs a local_window_size above 0 that the cache has room for",
         )
     if not causal and (window > 0 or c.attr("sliding_window_cache", 0) or c.has(16)):
-        raise ImportModelError("GroupQueryAttention with causal = 0 and a window or query_seqlens")
+        raise ImportModelError(
+            "GroupQueryAttention with causal = 0 and a window or query_seqlens",
+            hint="leave causal at 1, or drop local_window_size, sliding_window_cache and query_seqlens",
+        )
 
 
 @onnx_op("GroupQueryAttention", domain=MS)
@@ -256,7 +266,10 @@ def _normalized(c: Call, q: Value, k: Value) -> list[Value]:
     epsilon, out = float(c.attr("qk_norm_epsilon", 1e-6)), []
     for x, at, own in ((q, 14, "q_norm_epsilon"), (k, 15, "k_norm_epsilon")):
         if c.has(14) != c.has(15):
-            raise ImportModelError("GroupQueryAttention with one of q_norm_weight and k_norm_weight")
+            raise ImportModelError(
+                "GroupQueryAttention with one of q_norm_weight and k_norm_weight",
+                hint="give both weights or none; a weight of ones leaves one side as it is but for the norm",
+            )
         out.append(rms_norm(c, x, c[at], 3, float(c.attr(own, epsilon) or epsilon))[0] if c.has(at) else x)
     return out
 
@@ -270,7 +283,8 @@ def _as_long_as_the_others(c: Call, q: Value, ends: Value, past: Any, steps: Any
                 a, "<=", b, "total_sequence_length of GroupQueryAttention is the cache's length and the new tokens'"
             ):
                 raise ImportModelError(
-                    f"total_sequence_length is {total} where the cache and the new tokens have {want}"
+                    f"total_sequence_length is {total} where the cache and the new tokens have {want}",
+                    hint=f"feed {want}: the length of past_key and the new tokens together",
                 )
     else:
         fits = c.op("equal", c.cast(c.reshape(c[6], ()), "int64"), c.graph.sizes(want))
@@ -316,7 +330,8 @@ def sparse_attention(c: Call) -> Outputs:
     layouts, blocks, _ = seen.shape
     if n % layouts or blocks * block < room:
         raise ImportModelError(
-            f"SparseAttention with {layouts} tables of {blocks} blocks of {block}, for {n} heads and a cache of {room}"
+            f"SparseAttention with {layouts} tables of {blocks} blocks of {block}, for {n} heads and a cache of {room}",
+            hint=f"the number of tables divides num_heads, and blocks of sparse_block_size cover {room} keys: check block_row_indices and max_cache_len",
         )
     line = c.op("floor_divide", place, c.like(block, place))
     line = c.op("minimum", line, c.like(blocks - 1, line))  # tokens behind an entry's end
@@ -347,7 +362,10 @@ def _blocks_seen(rows: Any, columns: Any) -> Any:
 def decoder_attention(c: Call) -> Outputs:
     """One token of each text: self attention, whose cache grows or is a buffer, or attention to keys that are there already."""
     if c.attr("output_qk", 0) or c.wants(3):
-        raise ImportModelError("DecoderMaskedMultiHeadAttention with its scores as an output (output_qk)")
+        raise ImportModelError(
+            "DecoderMaskedMultiHeadAttention with its scores as an output (output_qk)",
+            hint="export the model without the output of scores (output_qk 0)",
+        )
     n = int(c.attr("num_heads"))
     crosses = c.has(1) and c[1].ndim == 4
     query, key, value = (c[0], c.get(1), c.get(2)) if c.has(1) else (*c.split(c[0], 2, [c[0].shape[2] // 3] * 3),)
@@ -366,7 +384,10 @@ def decoder_attention(c: Call) -> Outputs:
     else:
         shared = bool(c.attr("past_present_share_buffer", 0))
         if shared and not c.has(7):
-            raise ImportModelError("DecoderMaskedMultiHeadAttention with a shared buffer and without its length")
+            raise ImportModelError(
+                "DecoderMaskedMultiHeadAttention with a shared buffer and without its length",
+                hint="give past_sequence_length, input 7, or set past_present_share_buffer to 0",
+            )
         if shared:
             at = c.cast(c.reshape(c[7], (1, 1)), "int64")
             kept = [write_cache(c, c[k], x, c.broadcast(at, (b, 1)), c[k].shape[2]) for k, x in zip((5, 6), new)]
@@ -393,7 +414,10 @@ def _of_beams(c: Call, rows: Value, beams: Value, before: Value | None) -> Value
     texts, count, have = beams.shape
     n, heads, places, size = rows.shape
     if isinstance(have, int) and isinstance(places, int) and have < places:
-        raise ImportModelError(f"cache_indirection of {have} places for a cache of {places}")
+        raise ImportModelError(
+            f"cache_indirection of {have} places for a cache of {places}",
+            hint=f"make cache_indirection (batch, beams, {places}), as long as the cache",
+        )
     written = c.slice(c.cast(beams, "int64"), 2, 0, places)
     place = c.reshape(counted(c, places, 0), (1, 1, places))
     own = c.reshape(counted(c, count, 0), (1, count, 1))

@@ -93,7 +93,7 @@ def image_decoder(c: Call) -> Value:
     """A picture's file as (height, width, channels), by Pillow."""
     form = c.attr("pixel_format", "RGB")
     if form not in ("RGB", "BGR", "Grayscale"):
-        raise ImportModelError(f"pixel_format {form!r}")
+        raise ImportModelError(f"pixel_format {form!r}", hint="RGB, BGR or Grayscale")
 
     def run(data: Any) -> Any:
         try:
@@ -104,7 +104,10 @@ def image_decoder(c: Call) -> Value:
             with Image.open(io.BytesIO(np.asarray(data, np.uint8).tobytes())) as picture:
                 pixels = np.asarray(picture.convert("L" if form == "Grayscale" else "RGB"))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as e:
-            raise ImportModelError(f"the picture cannot be read: {e}") from None
+            raise ImportModelError(
+                f"the picture cannot be read: {e}",
+                hint="feed the bytes of a whole picture file, in a format that Pillow reads",
+            ) from None
         if form == "Grayscale":
             return pixels[:, :, None]
         return np.ascontiguousarray(pixels[:, :, ::-1] if form == "BGR" else pixels)
@@ -164,7 +167,10 @@ def regex_full_match(c: Call) -> Value:
     try:
         pattern = re2.compile(c.attr("pattern", ""), options)
     except re2.error as e:
-        raise ImportModelError(f"pattern {c.attr('pattern')!r}: {e}") from None
+        raise ImportModelError(
+            f"pattern {c.attr('pattern')!r}: {e}",
+            hint="the pattern is in RE2's syntax, which has no look-around and no back-references",
+        ) from None
     return c.host(lambda x: np.array([bool(pattern.fullmatch(s)) for s in x.reshape(-1)], bool).reshape(x.shape), c[0])
 
 
@@ -175,7 +181,10 @@ def label_encoder(c: Call) -> Value:
             value = c.attr(f"{kind}_{name}")
             if value is not None:
                 return np.asarray(value).reshape(-1), name
-        raise ImportModelError(f"LabelEncoder without {kind}")
+        raise ImportModelError(
+            f"LabelEncoder without {kind}",
+            hint=f"set one of the attributes {kind}_strings, {kind}_int64s, {kind}_floats and {kind}_tensor",
+        )
 
     keys, _ = table("keys")
     values, kind = table("values")

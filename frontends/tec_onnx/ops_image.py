@@ -25,7 +25,10 @@ def resize_axes(
         c.attr("mode", "nearest"), c.attr("mode", "nearest")
     )
     if mode not in ("nearest", "linear", "cubic"):
-        raise ImportModelError(f"mode {mode!r} of {c.op_type}")
+        raise ImportModelError(
+            f"mode {mode!r} of {c.op_type}",
+            hint="nearest, linear and cubic, or bilinear and bicubic for GridSample and the older names",
+        )
     old = c.op_type == "Upsample" or c.opset < 11
     transform = c.attr("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
     nearest = c.attr("nearest_mode", "floor" if old else "round_prefer_floor")
@@ -109,7 +112,9 @@ def resize_op(c: Call) -> Value:
     elif scales is not None:
         sizes = [_scaled(x.shape[a], s) for s, a in zip(scales, axes)]
     else:
-        raise ImportModelError("Resize needs scales or sizes")
+        raise ImportModelError(
+            "Resize needs scales or sizes", hint="give input 2 (scales) or input 3 (sizes) a value for each axis"
+        )
     half = len(axes)
     spans = {a: (float(roi[k]), float(roi[k + half])) for k, a in enumerate(axes)} if roi is not None else {}
     return resize_axes(c, x, dict(zip(axes, sizes)), dict(zip(axes, scales)), spans)

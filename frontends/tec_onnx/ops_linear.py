@@ -25,11 +25,14 @@ def linear_attention(c: Call) -> Outputs:
     rule, n, own = c.attr("update_rule", "gated_delta"), int(c.attr("q_num_heads", 0)), int(c.attr("kv_num_heads", 0))
     q, k, v = (c.cast(x, "float32") for x in (c[0], c[1], c[2]))
     if rule not in RULES or c.attr("state_window", 0) or n < 1 or own < 1 or max(n, own) % min(n, own):
-        raise ImportModelError(f"LinearAttention with update_rule {rule!r}, {n} and {own} heads, state_window {c.attr('state_window', 0)}")  # fmt: skip
+        raise ImportModelError(f"LinearAttention with update_rule {rule!r}, {n} and {own} heads, state_window {c.attr('state_window', 0)}", hint=f"update_rule is one of {', '.join(sorted(RULES))}, state_window 0, and of q_num_heads and kv_num_heads one divides the other")  # fmt: skip
     batch, tokens, _ = q.shape
     size, width, heads = q.shape[2] // n, v.shape[2] // own, max(n, own)
     if k.shape[2] != own * size:
-        raise ImportModelError(f"LinearAttention of keys {k.type} with {own} heads of {size}")
+        raise ImportModelError(
+            f"LinearAttention of keys {k.type} with {own} heads of {size}",
+            hint=f"the last dimension of the keys is kv_num_heads * {size} = {own * size}: check q_num_heads and kv_num_heads",
+        )
     scale = float(c.attr("scale", 0.0)) or size**-0.5
     queries = c.op("multiply", _heads(c, q, n, heads), c.like(scale, q))
     decay = _gate(c, 4, own, heads) if "gated" in rule else _zeros(c, tokens, batch * heads)
@@ -75,7 +78,8 @@ def _gate(c: Call, k: int, own: int, heads: int) -> Value:
     batch, tokens, wide = x.shape
     if wide not in (own, 1):
         raise ImportModelError(
-            f"LinearAttention with a gate {x.type} for {own} heads; gates of each feature are not supported"
+            f"LinearAttention with a gate {x.type} for {own} heads; gates of each feature are not supported",
+            hint=f"a gate for each head: (batch, steps, {own}) or (batch, steps, 1)",
         )
     return c.reshape(_heads(c, x, wide, heads), (tokens, batch * heads))
 
@@ -105,9 +109,15 @@ def causal_conv(c: Call) -> Outputs:
         or any(c.attr(a, 0) for a in extended)
         or c.attr("state_channels_last", -1) != -1
     ):
-        raise ImportModelError(f"CausalConvWithState of {x.type}, or with one of {', '.join(extended)}")
+        raise ImportModelError(
+            f"CausalConvWithState of {x.type}, or with one of {', '.join(extended)}",
+            hint="an input of (batch, channels, steps), without these attributes",
+        )
     if kind not in ("none", "silu", "swish") or dilation < 1 or w.ndim != 3 or w.shape[1] != 1:
-        raise ImportModelError(f"CausalConvWithState by {w.type} with activation {kind!r} and dilation {dilation}")
+        raise ImportModelError(
+            f"CausalConvWithState by {w.type} with activation {kind!r} and dilation {dilation}",
+            hint="weights of (channels, 1, width), dilation 1 or more, and activation none, silu or swish",
+        )
     axis = 1 if last else 2
     tokens, taps, channels = x.shape[axis], w.shape[2], w.shape[0]
     history = (taps - 1) * dilation

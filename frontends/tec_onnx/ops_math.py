@@ -195,7 +195,7 @@ def mod(c: Call) -> Value:
 def bit_shift(c: Call) -> Value:
     direction = c.attr("direction")
     if direction not in ("LEFT", "RIGHT"):
-        raise ImportModelError(f"direction {direction!r} of BitShift")
+        raise ImportModelError(f"direction {direction!r} of BitShift", hint="LEFT or RIGHT")
     return c.op("shift_left" if direction == "LEFT" else "shift_right", c[0], c[1])
 
 

@@ -113,7 +113,10 @@ def matmuln_bits(c: Call) -> Value:
     rows are put in the order of their blocks and the input's with them. accuracy_level 4 lets the input be rounded to bytes, block by block."""
     k, n, bits, block = (int(c.attr(name, d)) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
     if bits not in (2, 4, 8) or block < 1 or k < 1 or n < 1:
-        raise ImportModelError(f"MatMulNBits of {bits} bits, {k} by {n} in blocks of {block}")
+        raise ImportModelError(
+            f"MatMulNBits of {bits} bits, {k} by {n} in blocks of {block}",
+            hint="2, 4 or 8 bits, with K, N and block_size above 0: quantize the model again",
+        )
     blocks = -(-k // block)
     codes = n_bits(c.array(1), bits, n, blocks * block)[:, :k]
     scales = np.asarray(c.array(2)).reshape(n, blocks)
@@ -128,7 +131,10 @@ def matmuln_bits(c: Call) -> Value:
         group = np.asarray(c.array(4)).reshape(-1)
         order = np.argsort(group, kind="stable")
         if group.shape != (k,) or not np.array_equal(group[order], np.arange(k) // block):
-            raise ImportModelError("MatMulNBits with a g_idx whose blocks have not all as many rows")
+            raise ImportModelError(
+                "MatMulNBits with a g_idx whose blocks have not all as many rows",
+                hint=f"each group has {block} of the {k} rows: quantize without reordering by activation (desc_act, g_idx), or with groups that divide K",
+            )
         if not np.array_equal(order, np.arange(k)):
             codes, x = codes[:, order], c.op("gather", x, c.const(order.astype(np.int64)), axis=x.ndim - 1)
     w = packed_constant(
@@ -153,7 +159,9 @@ def gather_block_quantized(c: Call) -> Value:
     if data.dtype in ("int4", "uint4"):
         bits = 4
     elif data.dtype != "uint8" or bits not in (4, 8):
-        raise ImportModelError(f"GatherBlockQuantized of {data.type} with {bits} bits")
+        raise ImportModelError(
+            f"GatherBlockQuantized of {data.type} with {bits} bits", hint="int4, uint4, or uint8 with bits 4 or 8"
+        )
     axis, along = axis_of(c.attr("gather_axis", 0), data.ndim), axis_of(c.attr("quantize_axis", 1), data.ndim)
     codes = np.asarray(c.array(0))
     rows = scale.shape[-1]
@@ -183,7 +191,10 @@ def activated(c: Call, y: Value, kind: str) -> Value:
         return c.op("leaky_relu", y, alpha=float(alpha))
     if kind == "HardSigmoid":
         return c.op("hard_sigmoid", y, alpha=float(alpha), beta=float(beta))
-    raise ImportModelError(f"activation {kind!r} of {c.op_type}")
+    raise ImportModelError(
+        f"activation {kind!r} of {c.op_type}",
+        hint="Relu, Sigmoid, Tanh, LeakyRelu or HardSigmoid; or undo the fusion and leave the activation as a node",
+    )
 
 
 @onnx_op("FusedGemm", domain=MS)

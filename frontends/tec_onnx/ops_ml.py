@@ -41,7 +41,9 @@ def post_transform(c: Call, y: Value, kind: str) -> Value:
         return c.op("divide", e, c.op("reduce_sum", e, axes=(1,), keepdims=True))
     if kind == "PROBIT":
         return _probit(c, y)
-    raise ImportModelError(f"post_transform {kind!r} of {c.op_type}")
+    raise ImportModelError(
+        f"post_transform {kind!r} of {c.op_type}", hint="NONE, SOFTMAX, SOFTMAX_ZERO, LOGISTIC or PROBIT"
+    )
 
 
 def _probit(c: Call, p: Value) -> Value:
@@ -96,7 +98,8 @@ def _linear(c: Call, count: int) -> Value:
     weights = np.asarray(c.attr("coefficients"), np.float64).reshape(count, -1)
     if weights.shape[1] != x.shape[1]:
         raise ImportModelError(
-            f"{c.op_type} has {weights.shape[1]} coefficients a score, its input {x.shape[1]} features"
+            f"{c.op_type} has {weights.shape[1]} coefficients a score, its input {x.shape[1]} features",
+            hint=f"the model was fitted on {weights.shape[1]} features: feed as many columns",
         )
     y = matmul(c, x, c.const(np.ascontiguousarray(weights.T), x.dtype))
     bias = c.attr("intercepts")
@@ -136,7 +139,7 @@ def _kernel(c: Call, x: Value, vectors: Any) -> Value:
         return c.op("tanh", y)
     if kind == "POLY":
         return c.op("power", y, c.like(degree, y))
-    raise ImportModelError(f"kernel_type {kind!r} of {c.op_type}")
+    raise ImportModelError(f"kernel_type {kind!r} of {c.op_type}", hint="LINEAR, POLY, RBF or SIGMOID")
 
 
 @onnx_op("SVMRegressor", domain=ML)

@@ -33,7 +33,7 @@ def normalizer(c: Call) -> Value:
     elif kind in ("L1", "MAX"):
         size = c.op("reduce_sum_abs" if kind == "L1" else "reduce_max", x, axes=(axis,), keepdims=True)
     else:
-        raise ImportModelError(f"norm {kind!r} of Normalizer")
+        raise ImportModelError(f"norm {kind!r} of Normalizer", hint="L1, L2 or MAX")
     size = c.op("where", c.op("equal", size, c.like(0, size)), c.like(1, size), size)
     return c.cast(c.op("divide", x, size), "float32")
 
@@ -60,7 +60,10 @@ def one_hot_encoder(c: Call) -> Value:
     def run(v: Any) -> Any:
         found = v[..., None] == keys if names else np.trunc(v.astype(np.float64))[..., None] == keys
         if strict and not found.any(-1).all():
-            raise ImportModelError(f"OneHotEncoder is given a category that it does not know: {v[~found.any(-1)][0]!r}")
+            raise ImportModelError(
+                f"OneHotEncoder is given a category that it does not know: {v[~found.any(-1)][0]!r}",
+                hint="set zeros to 1 and unknown categories become rows of zeros; or feed only those of the encoder",
+            )
         return found.astype(np.float32)
 
     if x.dtype == "string":
@@ -107,7 +110,10 @@ def zip_map(c: Call) -> Maps:
     x = c[0]
     labels = c.attr("classlabels_strings") or [int(k) for k in c.attr("classlabels_int64s") or ()]
     if x.shape[-1] != len(labels):
-        raise ImportModelError(f"ZipMap has {len(labels)} labels for {x.shape[-1]} scores a row")
+        raise ImportModelError(
+            f"ZipMap has {len(labels)} labels for {x.shape[-1]} scores a row",
+            hint="classlabels_int64s or classlabels_strings has one label a column; without ZipMap (zipmap=False of skl2onnx) the scores are an array",
+        )
     return Maps(c.reshape(x, (1, x.shape[0])) if x.ndim == 1 else x, list(labels))
 
 
@@ -123,7 +129,10 @@ def tokenizer(c: Call) -> Value:
     try:
         patterns = [re2.compile(p) for p in ([expression] if expression else separators) if p]
     except re2.error as e:
-        raise ImportModelError(f"a pattern of Tokenizer: {e}") from None
+        raise ImportModelError(
+            f"a pattern of Tokenizer: {e}",
+            hint="patterns are in RE2's syntax, which has no look-around and no back-references",
+        ) from None
 
     def cut(text: str) -> list[str]:
         if expression:

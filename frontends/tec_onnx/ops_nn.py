@@ -28,29 +28,42 @@ def window_pads(c: Call, space: Any, kernel: Any, strides: Any, dilations: Any) 
     if auto == "NOTSET":
         pads = c.attr("pads", [0] * 2 * nd)
         if len(pads) != 2 * nd:
-            raise ImportModelError(f"pads {pads} for {nd} spatial dimensions")
+            raise ImportModelError(
+                f"pads {pads} for {nd} spatial dimensions",
+                hint=f"{2 * nd} numbers: the begin of each spatial dimension, then the end of each",
+            )
         return list(pads[:nd]), list(pads[nd:])
     if auto == "VALID":
         return [0] * nd, [0] * nd
     if auto not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ImportModelError(f"auto_pad {auto!r}")
+        raise ImportModelError(f"auto_pad {auto!r}", hint="NOTSET, SAME_UPPER, SAME_LOWER or VALID")
     return same_pads(space, kernel, strides, dilations, auto == "SAME_UPPER")
 
 
 def _spatial(c: Call, nd: int, name: str) -> list[int]:
     values = c.attr(name) or [1] * nd
     if len(values) != nd:
-        raise ImportModelError(f"{name} {values} for {nd} spatial dimensions")
+        raise ImportModelError(
+            f"{name} {values} for {nd} spatial dimensions",
+            hint=f"{nd} numbers, one for each dimension after batch and channels",
+        )
     return list(values)
 
 
 def convolution(c: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
     nd = x.ndim - 2
     if w.ndim != x.ndim or nd < 1:
-        raise ImportModelError(f"convolution of {x.type} by {w.type}")
+        raise ImportModelError(
+            f"convolution of {x.type} by {w.type}",
+            hint="the input is (batch, channels, size ...), the weights (outputs, channels / group, window ...), with as many dimensions, three at least",
+        )
     kernel = c.attr("kernel_shape")
     if kernel is not None and tuple(kernel) != w.shape[2:]:
-        raise unfit(f"kernel_shape {kernel}, weights {w.type}", *zip(w.shape[2:], kernel))
+        raise unfit(
+            f"kernel_shape {kernel}, weights {w.type}",
+            *zip(w.shape[2:], kernel),
+            hint="kernel_shape is the weights' window; it may be left out",
+        )
     strides, dilations = _spatial(c, nd, "strides"), _spatial(c, nd, "dilations")
     before, after = window_pads(c, x.shape[2:], w.shape[2:], strides, dilations)
     y = c.op(
@@ -109,7 +122,9 @@ def _pool(c: Call, name: str, **more: Any) -> list[Value]:
     nd = x.ndim - 2
     kernel = c.attr("kernel_shape")
     if len(kernel) != nd:
-        raise ImportModelError(f"kernel_shape {kernel} for {x.type}")
+        raise ImportModelError(
+            f"kernel_shape {kernel} for {x.type}", hint=f"{nd} numbers, one for each dimension after batch and channels"
+        )
     strides, dilations = _spatial(c, nd, "strides"), _spatial(c, nd, "dilations")
     before, after = window_pads(c, x.shape[2:], kernel, strides, dilations)
     windows = pool_windows(x, kernel, strides, dilations, before, after, bool(c.attr("ceil_mode", 0)))

@@ -147,7 +147,10 @@ class Only:
     def __getitem__(self, k: int) -> Value:
         value = self.inputs[k]
         if not isinstance(value, Value):
-            raise ImportModelError(f"input {k} is missing")
+            raise ImportModelError(
+                f"input {k} is missing",
+                hint="give the node that input: each tensor comes with its scale and its zero point",
+            )
         return value
 
     def get(self, k: int) -> Any:

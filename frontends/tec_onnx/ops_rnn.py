@@ -38,7 +38,10 @@ def _activations(c: Call, defaults: list[str], directions: int) -> tuple[tuple[A
     """Of each direction. Constants are given in order, to those activations that take any."""
     names = c.attr("activations", defaults * directions)
     if len(names) != len(defaults) * directions:
-        raise ImportModelError(f"{c.op_type} with {len(names)} activations: {len(defaults)} a direction are wanted")
+        raise ImportModelError(
+            f"{c.op_type} with {len(names)} activations: {len(defaults)} a direction are wanted",
+            hint=f"activations has {len(defaults) * directions} names for {directions} direction{'s' * (directions > 1)}; without it they are {', '.join(defaults)}",
+        )
     alphas, betas = list(c.attr("activation_alpha", [])), list(c.attr("activation_beta", []))
     found = []
     for name in names:
@@ -73,7 +76,10 @@ def _kind(c: Call, cell: str, defaults: list[str]) -> Layer:
 def _time_major(c: Call) -> Value:
     x = c[0]
     if x.ndim != 3:
-        raise ImportModelError(f"{c.op_type} of {x.type}: three dimensions are wanted")
+        raise ImportModelError(
+            f"{c.op_type} of {x.type}: three dimensions are wanted",
+            hint="X is (steps, batch, features), or (batch, steps, features) with layout 1",
+        )
     return c.transpose(x, (1, 0, 2)) if c.attr("layout", 0) else x
 
 
@@ -90,7 +96,10 @@ def _lengths(c: Call, steps: Any) -> Value | None:
         return lengths
     values = np.asarray(lengths.data)
     if values.size and (values.min() < 0 or (isinstance(steps, int) and values.max() > steps)):
-        raise ImportModelError(f"{c.op_type}: sequence_lens {values.tolist()} of sequences of {steps} steps")
+        raise ImportModelError(
+            f"{c.op_type}: sequence_lens {values.tolist()} of sequences of {steps} steps",
+            hint=f"each length is from 0 to {steps}, the number of steps of X",
+        )
     return None if isinstance(steps, int) and np.all(values == steps) else lengths
 
 
@@ -129,7 +138,9 @@ def dynamic_quantize_lstm(c: Call) -> Outputs:
     kind, x = _kind(c, "lstm", ["Sigmoid", "Tanh", "Tanh"]), _time_major(c)
     steps, batch, _ = x.shape
     if c.get(8) is None or c.get(10) is None:
-        raise ImportModelError(f"{c.op_type} without the scales of its weights")
+        raise ImportModelError(
+            f"{c.op_type} without the scales of its weights", hint="give W_scale and R_scale, inputs 8 and 10"
+        )
     lengths = _lengths(c, steps)
     lengths = None if lengths is None else c.cast(lengths, "int64")
     rows, ends = [], []

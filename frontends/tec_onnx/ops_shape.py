@@ -40,14 +40,20 @@ def constant(c: Call) -> Value:
         else:
             continue
         return c.graph.constant(array, "const", "string" if array.dtype == object else None)
-    raise ImportModelError("a Constant without a value")
+    raise ImportModelError(
+        "a Constant without a value",
+        hint="set one of the attributes value, value_int, value_ints, value_float, value_floats, value_string, value_strings and sparse_value",
+    )
 
 
 @onnx_op("ConstantOfShape")
 def constant_of_shape(c: Call) -> Value:
     shape = c.ints(0)
     if any(n < 0 for n in shape):
-        raise ImportModelError(f"shape {shape} has a negative dimension")
+        raise ImportModelError(
+            f"shape {shape} has a negative dimension",
+            hint="sizes are 0 or more: check the node that computes the shape",
+        )
     value = np.asarray(c.attr("value", np.zeros(1, np.float32))).reshape(-1)[0]
     if is_symbolic(shape):
         return c.broadcast(c.const(value), shape)
@@ -71,7 +77,7 @@ def _count(lo: Any, hi: Any, step: Any) -> Any:
         lo, hi, step = (p if isinstance(p, Dim) else p.numerator for p in parts)
         return maximum((hi - lo + step - (1 if step > 0 else -1)) // step, 0)
     if parts[2] == 0:
-        raise ImportModelError("a Range by steps of 0")
+        raise ImportModelError("a Range by steps of 0", hint="give a delta other than 0")
     whole = math.lcm(*(p.denominator for p in parts if not isinstance(p, Dim)))
     lo, hi, step = (p * whole if isinstance(p, Dim) else int(p * whole) for p in parts)
     if step < 0:
@@ -117,7 +123,10 @@ def reshape(c: Call) -> Value:
     if not c.attr("allowzero", 0):
         want = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(want)]
     if want.count(-1) > 1 or any(n < -1 for n in want):
-        raise ImportModelError(f"shape {want} has more than one unknown dimension")
+        raise ImportModelError(
+            f"shape {want} has more than one unknown dimension",
+            hint="one -1 at most, and no other number below 0; a 0 keeps the input's size at its place",
+        )
     if -1 in want:
         rest = math.prod(n for n in want if n != -1)
         if is_symbolic([rest, x.type.size]):
@@ -128,11 +137,17 @@ def reshape(c: Call) -> Value:
             whole = as_size(math.prod(have)) // math.prod(known)
             rest = math.prod(have) - whole * math.prod(known)
             if rest != 0 and not require(rest, "<=", 0, f"{x.type} takes the shape {want}"):
-                raise ImportModelError(f"{x.type} cannot take the shape {want}")
+                raise ImportModelError(
+                    f"{x.type} cannot take the shape {want}",
+                    hint=f"the sizes must multiply to {x.type.size}; a -1 stands for the size that is left over",
+                )
             want[want.index(-1)] = whole
             return c.reshape(x, want)
         if rest == 0 or x.type.size % rest:
-            raise ImportModelError(f"{x.type} cannot take the shape {want}")
+            raise ImportModelError(
+                f"{x.type} cannot take the shape {want}",
+                hint=f"the sizes must multiply to {x.type.size}; a -1 stands for the size that is left over",
+            )
         want[want.index(-1)] = x.type.size // rest
     return _reshaped(c, x, want)
 
@@ -166,7 +181,11 @@ def squeeze(c: Call) -> Value:
         chosen = [axis_of(a, x.ndim) for a in axes]
     for a in chosen:
         if x.shape[a] != 1:
-            raise unfit(f"dimension {a} of {x.type} is not 1", (x.shape[a], 1))
+            raise unfit(
+                f"dimension {a} of {x.type} is not 1",
+                (x.shape[a], 1),
+                hint="Squeeze takes axes of size 1: correct axes, or leave them out for all of size 1",
+            )
     return _reshaped(c, x, [n for k, n in enumerate(x.shape) if k not in chosen])
 
 
@@ -177,7 +196,9 @@ def unsqueeze(c: Call) -> Value:
     ndim = x.ndim + len(axes)
     places = {axis_of(a, ndim) for a in axes}
     if len(places) != len(axes):
-        raise ImportModelError(f"axes {axes} of Unsqueeze repeat one")
+        raise ImportModelError(
+            f"axes {axes} of Unsqueeze repeat one", hint=f"each of the new axes once, from {-ndim} to {ndim - 1}"
+        )
     rest = iter(x.shape)
     return _reshaped(c, x, [1 if k in places else next(rest) for k in range(ndim)])
 
@@ -242,11 +263,14 @@ def split(c: Call) -> Outputs:
     if sizes is None:
         parts = c.attr("num_outputs", c.num_outputs)
         if parts != c.num_outputs:
-            raise ImportModelError(f"num_outputs {parts} of a Split with {c.num_outputs} outputs")
+            raise ImportModelError(
+                f"num_outputs {parts} of a Split with {c.num_outputs} outputs",
+                hint="num_outputs is the number of the node's outputs: name an output for each part",
+            )
         step = -(-n // parts)
         sizes = [min(step, max(n - k * step, 0)) for k in range(parts)]
     if sum(sizes) != n:
-        raise ImportModelError(f"split of {x.type} along {axis} into {sizes}")
+        raise ImportModelError(f"split of {x.type} along {axis} into {sizes}", hint=f"the parts must add up to {n}")
     return Outputs(c.split(x, axis, sizes))
 
 
@@ -266,7 +290,7 @@ def slice_(c: Call) -> Value:
     for a, lo, hi, s in zip(axes, starts, ends, steps):
         a = axis_of(a, x.ndim)
         if s == 0:
-            raise ImportModelError("a slice with step 0")
+            raise ImportModelError("a slice with step 0", hint="a step of 1 keeps every element, -1 reverses")
         if is_symbolic([lo, hi, s, x.shape[a]]):
             begin[a], stride[a], count[a] = symbolic_slice(x.shape[a], lo, hi, s, c.node.name or c.node.output[0])
             continue
@@ -328,14 +352,24 @@ def gather(c: Call) -> Value:
         k = int(index.data)
         n = x.shape[axis]
         if not (require(-n, "<=", k, f"index {k}") and require(k, "<", n, f"index {k}")):
-            raise ImportModelError(f"index {k} is outside of dimension {axis} of {x.type}")
+            raise ImportModelError(
+                f"index {k} is outside of dimension {axis} of {x.type}",
+                hint=f"indices go from {-n} to {n - 1}"
+                if isinstance(n, int)
+                else "check the size of that dimension, or the index",
+            )
         return c.squeeze(c.slice(x, axis, k % n, 1), axis)
     if index.is_const:
         data = np.asarray(index.data)
         n = x.shape[axis]
         where = f"indices of node {c.node.name or c.node.output[0]!r}"
         if data.size and not (require(-n, "<=", int(data.min()), where) and require(int(data.max()), "<", n, where)):
-            raise ImportModelError(f"indices {data.min()} to {data.max()} leave dimension {axis} of {x.type}")
+            raise ImportModelError(
+                f"indices {data.min()} to {data.max()} leave dimension {axis} of {x.type}",
+                hint=f"indices go from {-n} to {n - 1}"
+                if isinstance(n, int)
+                else "check the size of that dimension, or the indices",
+            )
     return c.op("gather", x, index, axis=axis)
 
 

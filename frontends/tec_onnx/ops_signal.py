@@ -27,7 +27,10 @@ def transform(c: Call, x: Value, axis: int, length: int, inverse: bool, onesided
     """The Fourier transform along `axis` of (..., 1 or 2): real and imaginary part in the last dimension."""
     x = _resized(c, x, axis, length)
     if onesided and inverse:
-        raise ImportModelError("a one-sided inverse transform is not defined here")
+        raise ImportModelError(
+            "a one-sided inverse transform is not defined here",
+            hint="set onesided to 0 for an inverse transform of all frequencies",
+        )
     rows = length // 2 + 1 if onesided else length
     reader.check_bytes("a Fourier matrix", (rows, length))
     real, imag = (c.slice(x, -1, k, 1) if k < x.shape[-1] else None for k in range(2))

@@ -55,7 +55,9 @@ class Nodes:
         if mode == _EQ:  # at most v, and not at most the number before
             return self.add(feature, v, self.add(feature, below, no, yes, False), no, missing)
         if mode != _MEMBER:
-            raise ImportModelError(f"mode {mode} of a node of a tree")
+            raise ImportModelError(
+                f"mode {mode} of a node of a tree", hint="modes are numbered from 0 (BRANCH_LEQ) to 6 (BRANCH_MEMBER)"
+            )
         for one in values:
             no = self.ask(_EQ, feature, [one], yes, no, missing)
         return no
@@ -66,7 +68,10 @@ def leaves(c: Call, x: Value, nodes: Nodes, roots: Sequence[int], count: int) ->
     depth = _depth(nodes, roots)
     own = np.arange(count)
     if nodes.feature and not 0 <= min(nodes.feature) <= max(nodes.feature) < x.shape[1]:
-        raise ImportModelError(f"a tree asks for feature {max(nodes.feature)} of {x.shape[1]}")
+        raise ImportModelError(
+            f"a tree asks for feature {max(nodes.feature)} of {x.shape[1]}",
+            hint=f"the trees were fitted on {max(nodes.feature) + 1} features or more: feed as many columns",
+        )
 
     def numbered(ends: Sequence[int]) -> Any:
         k = np.asarray(ends, np.int64).reshape(-1)
@@ -94,7 +99,10 @@ def _depth(nodes: Nodes, roots: Sequence[int]) -> int:
     while level:
         steps += 1
         if steps > len(nodes.feature):
-            raise ImportModelError("a tree with a cycle")
+            raise ImportModelError(
+                "a tree with a cycle",
+                hint="nodes of a tree lead to nodes further down alone: check the ids of the true and false branches, or export the model again",
+            )
         level = {k for n in level for k in (nodes.yes[n], nodes.no[n]) if k >= 0}
     return steps
 
@@ -131,7 +139,10 @@ def tree_ensemble(c: Call) -> Value:
         )
     roots = [place[r] for r in c.attr("tree_roots")]
     if not roots:
-        raise ImportModelError("a TreeEnsemble without trees")
+        raise ImportModelError(
+            "a TreeEnsemble without trees",
+            hint="tree_roots names the first node of each tree; export the fitted model again",
+        )
     table = np.full((len(weights), targets), np.nan)
     table[np.arange(len(weights)), c.attr("leaf_targetids")] = weights
     y = totals(
@@ -166,7 +177,10 @@ def _children_first(count: int, children: Any) -> list[int]:
                 state[k] = 1
                 below = [n for n in children(k) if state[n] != 2]
                 if any(state[n] == 1 for n in below):
-                    raise ImportModelError("a tree with a cycle")
+                    raise ImportModelError(
+                        "a tree with a cycle",
+                        hint="nodes of a tree lead to nodes further down alone: check the ids of the true and false branches, or export the model again",
+                    )
                 todo.extend(below)
             else:
                 todo.pop()

@@ -35,7 +35,10 @@ def in_order(nodes: Iterable[onnx.NodeProto], known: Callable[[str], bool]) -> l
     except nx.NetworkXUnfeasible:
         around = [label(nodes[a]) for a, _ in nx.find_cycle(graph)]
         shown = " -> ".join([*around[:8], *["..."] * (len(around) > 8), around[0]])
-        raise ImportModelError(f"nodes wait for each other's results: {shown}") from None
+        raise ImportModelError(
+            f"nodes wait for each other's results: {shown}",
+            hint="one of these nodes must read another value; a repetition is written as a Loop",
+        ) from None
 
 
 def label(node: onnx.NodeProto) -> str:

@@ -23,6 +23,8 @@ from tec.runtime.files import open_regular
 # file must not take all memory. Weights that lie in files are not bounded.
 MAX_MADE_BYTES = 1 << 30
 
+DAMAGED = "the file is damaged: export or download it again; onnx.checker.check_model(path) says more"
+
 # ONNX element type -> tec dtype name.
 DTYPES: dict[int, str] = {
     onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.DOUBLE: "float64", onnx.TensorProto.FLOAT16: "float16",
@@ -41,7 +43,10 @@ def dtype_name(elem_type: int) -> str:
     try:
         name = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name
     except (KeyError, TypeError, ValueError):
-        raise ImportModelError(f"unknown ONNX element type {elem_type}") from None
+        raise ImportModelError(
+            f"unknown ONNX element type {elem_type}",
+            hint=f"this onnx is {onnx.__version__}: a newer one may know it (pip install -U onnx); else the file is damaged",
+        ) from None
     return from_ml_dtypes_name(name)
 
 
@@ -69,7 +74,9 @@ def load_model(model: Any) -> onnx.ModelProto:
         with open_regular(path) as f:
             data = f.read()
     except OSError as e:
-        raise ImportModelError(f"cannot read {path}: {e.strerror or e}") from None
+        raise ImportModelError(
+            f"cannot read {path}: {e.strerror or e}", hint="check the path and your rights to it"
+        ) from None
     proto = _parse(data, path)
     _load_external(proto, os.path.dirname(os.path.abspath(path)))
     return _checked(proto)
@@ -80,7 +87,10 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError):
-        raise ImportModelError(f"{what} is no ONNX model: the file is damaged or of another kind") from None
+        raise ImportModelError(
+            f"{what} is no ONNX model: the file is damaged or of another kind",
+            hint="export or download the file again; GGUF files and folders of Hugging Face are language models: `tec generate`, tec.lm.load",
+        ) from None
     return proto
 
 
@@ -90,7 +100,10 @@ def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
             "the model has no graph, or a graph without outputs", hint="the file may be damaged or empty"
         )
     if not proto.opset_import:
-        raise ImportModelError("the model names no operator set")
+        raise ImportModelError(
+            "the model names no operator set",
+            hint="set opset_import: onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', 21)])",
+        )
     _check_text(proto.graph)
     for f in proto.functions:
         _check_nodes(f.node)
@@ -108,7 +121,7 @@ def _check_text(graph: onnx.GraphProto) -> None:
     names = [graph.name, *(t.name for t in graph.initializer), *(v.name for v in [*graph.input, *graph.output])]
     names += [d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim]
     if not all(isinstance(n, str) for n in names):
-        raise ImportModelError("the model has names that are no text: the file is damaged")
+        raise ImportModelError("the model has names that are no text: the file is damaged", hint=DAMAGED)
     _check_nodes(graph.node)
 
 
@@ -116,7 +129,7 @@ def _check_nodes(nodes: Any) -> None:
     for n in nodes:
         names = [n.op_type, n.domain, n.name, n.overload, *n.input, *n.output, *[a.name for a in n.attribute]]
         if not all(isinstance(x, str) for x in names):
-            raise ImportModelError("the model has names that are no text: the file is damaged")
+            raise ImportModelError("the model has names that are no text: the file is damaged", hint=DAMAGED)
         for a in n.attribute:
             if a.HasField("g"):
                 _check_text(a.g)
@@ -154,22 +167,31 @@ def _load_external(proto: onnx.ModelProto, folder: str) -> None:
         info = {e.key: e.value for e in t.external_data}
         location = info.get("location", "")
         if "\0" in location:
-            raise ImportModelError(f"weights of {t.name!r} lie in {location!r}, which can be no file's name")
+            raise ImportModelError(
+                f"weights of {t.name!r} lie in {location!r}, which can be no file's name", hint=DAMAGED
+            )
         path = os.path.realpath(os.path.join(base, location))
         if not location or os.path.isabs(location) or os.path.commonpath([base, path]) != base:
-            raise ImportModelError(f"weights of {t.name!r} lie outside of the model's folder: {location!r}")
+            raise ImportModelError(
+                f"weights of {t.name!r} lie outside of the model's folder: {location!r}",
+                hint="weights lie in files beside the model: move them there, and save it again with onnx.save(model, path, save_as_external_data=True)",
+            )
         try:
             offset, length = int(info.get("offset", 0)), int(info["length"]) if "length" in info else None
             with open_regular(path) as f:
                 size = os.fstat(f.fileno()).st_size
                 if offset < 0 or offset > size or (length is not None and (length < 0 or offset + length > size)):
                     raise ImportModelError(
-                        f"weights of {t.name!r}: {location} has {size} bytes, the model wants {length} from {offset}"
+                        f"weights of {t.name!r}: {location} has {size} bytes, the model wants {length} from {offset}",
+                        hint=f"the file was cut off, or belongs to another model: copy {location} again, from the same place as the model",
                     )
                 f.seek(offset)
                 t.raw_data = f.read(length if length is not None else -1)
         except (OSError, ValueError) as e:
-            raise ImportModelError(f"cannot read the weights of {t.name!r} from {location}: {e}") from None
+            raise ImportModelError(
+                f"cannot read the weights of {t.name!r} from {location}: {e}",
+                hint=f"copy {location} to the folder of the model",
+            ) from None
         t.data_location = onnx.TensorProto.DEFAULT
         del t.external_data[:]
 
@@ -181,13 +203,13 @@ def tensor_array(t: onnx.TensorProto) -> Any:
     """The NumPy array of a TensorProto; strings as an object array of str."""
     dtype_name(t.data_type)
     if any(d < 0 for d in t.dims):
-        raise ImportModelError(f"tensor {t.name!r} has a negative dimension")
+        raise ImportModelError(f"tensor {t.name!r} has a negative dimension", hint=DAMAGED)
     if t.data_location == onnx.TensorProto.EXTERNAL:
         raise ImportModelError(f"the weights of {t.name!r} are in another file", hint="give the model by its path")
     try:
         array = numpy_helper.to_array(t)
     except Exception as e:
-        raise ImportModelError(f"tensor {t.name!r} is damaged: {e}") from None
+        raise ImportModelError(f"tensor {t.name!r} is damaged: {e}", hint=DAMAGED) from None
     if t.data_type == onnx.TensorProto.STRING:
         array = np.array(
             [s.decode() if isinstance(s, bytes) else str(s) for s in array.reshape(-1)], dtype=object
@@ -200,16 +222,25 @@ def sparse_array(t: onnx.SparseTensorProto) -> Any:
     values, indices = tensor_array(t.values), tensor_array(t.indices)
     what, dims = f"sparse tensor {t.values.name!r}", tuple(t.dims)
     if any(d < 0 for d in dims):
-        raise ImportModelError(f"{what} has a negative dimension")
+        raise ImportModelError(f"{what} has a negative dimension", hint=DAMAGED)
     count = check_bytes(what, dims, values.dtype.itemsize) // values.dtype.itemsize
     try:
         flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dims)
     except (ValueError, TypeError) as e:
-        raise ImportModelError(f"{what} of shape {list(dims)} has an index outside of it: {e}") from None
+        raise ImportModelError(
+            f"{what} of shape {list(dims)} has an index outside of it: {e}",
+            hint="the indices of a sparse tensor are below the product of its dims (or, in rows, below each of them)",
+        ) from None
     if flat.dtype.kind not in "iu" or flat.shape != values.shape:
-        raise ImportModelError(f"{what} has {values.size} values and {flat.size} indices of {flat.dtype}")
+        raise ImportModelError(
+            f"{what} has {values.size} values and {flat.size} indices of {flat.dtype}",
+            hint="a sparse tensor has one whole number as its index for each value",
+        )
     if flat.size and not (0 <= flat.min() and flat.max() < count):
-        raise ImportModelError(f"{what} of shape {list(dims)} has an index outside of it")
+        raise ImportModelError(
+            f"{what} of shape {list(dims)} has an index outside of it",
+            hint="the indices of a sparse tensor are below the product of its dims (or, in rows, below each of them)",
+        )
     out = np.zeros(count, values.dtype)
     out[flat] = values
     return out.reshape(dims)
@@ -220,7 +251,8 @@ def check_bytes(what: str, shape: Sequence[int], itemsize: int = 8) -> int:
     nbytes = math.prod(map(int, shape)) * itemsize
     if nbytes > MAX_MADE_BYTES:
         raise ImportModelError(
-            f"{what} of shape {list(map(int, shape))} takes {nbytes} bytes; a model may ask for {MAX_MADE_BYTES} that its files do not hold"
+            f"{what} of shape {list(map(int, shape))} takes {nbytes} bytes; a model may ask for {MAX_MADE_BYTES} that its files do not hold",
+            hint="make the array smaller, or let an input bring it",
         )
     return nbytes
 

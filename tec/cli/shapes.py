@@ -17,6 +17,8 @@ from ..errors import ImportModelError
 from .errors import Refused, say
 
 _DIM = re.compile(r"\d+$")
+_NUMBER = re.compile(r"-?\d+$")
+_WORD = re.compile(r"[A-Za-z_]\w*$")  # without a dot, which names of files have
 _NAME = re.compile(r"[A-Za-z_][\w.]*$")
 
 Dim = int | str | None
@@ -24,7 +26,10 @@ Known = Mapping[str, tuple[str, list[Dim]] | None]
 
 
 def join_dims(args: Sequence[str]) -> list[str]:
-    """`--input-dim x 1 3 8` as `--input-dim=x=1,3,8`; other words stay as they are."""
+    """`--input-dim x 1 3 8` and `--input-dim x batch 3 8` as `--input-dim=x=1,3,8` and `--input-dim=x=batch,3,8`; other words stay as they are.
+
+    A word is a dimension's name only where a size follows behind it: the last word of a command is its model.
+    """
     out: list[str] = []
     k = 0
     while k < len(args):
@@ -37,10 +42,12 @@ def join_dims(args: Sequence[str]) -> list[str]:
             continue
         name = args[k].removeprefix("@")
         k += 1
-        dims = []
-        while k < len(args) and re.match(r"-?\d+$", args[k]):
-            dims.append(args[k])
-            k += 1
+        dims: list[str] = []
+        end = k
+        while end < len(args) and (number := _NUMBER.match(args[end]) or _WORD.match(args[end])):
+            end += 1
+            if number.re is _NUMBER:
+                dims, k = [*dims, *args[k:end]], end
         out.append(f"--input-dim={name}{'=' + ','.join(dims) if dims else ''}")
     return out
 
@@ -58,7 +65,7 @@ def parse_dims(values: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
         ):
             raise Refused(
                 f"--input-dim {text.replace('=', ' ').replace(',', ' ')}: a name and its sizes are wanted",
-                "as in --input-dim input 1 3 224 224",
+                f"as in --input-dim input 1 3 224 224{'; tec compile --open NAME leaves a dimension open' if _may_open() else ''}",
             )
         shapes[name] = tuple(int(w) if _DIM.match(w) else w for w in words)
     return shapes
@@ -150,7 +157,15 @@ def _close(known: Known, shapes: dict[str, Any], kept: Collection[str] = ()) -> 
     if not assumed:
         return ""
     parts = [f"{n} {_text(known[n])}: {d} is 1" for n, d in assumed.items()]
-    return f"note: {'; '.join(parts)} (--input-dim NAME D... gives another)"
+    names = [d.strip("'") for d in assumed.values() if d.startswith("'")]
+    leave = f"; --open {names[0]} leaves it open" if names and _may_open() else ""
+    return f"note: {'; '.join(parts)} (--input-dim NAME D... gives another{leave})"
+
+
+def _may_open() -> bool:
+    """Whether the command that runs has --open."""
+    context = click.get_current_context(silent=True)
+    return context is not None and any("--open" in p.opts for p in context.command.params)
 
 
 def settle(net: Any, dims: Sequence[str], arrays: Mapping[str, Any]) -> Any:

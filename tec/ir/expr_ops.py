@@ -68,8 +68,18 @@ _MIRRORED = {
 # NumPy's names of functions that tec has under another.
 _NAMES = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "fabs": "abs",
-    "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "rint": "nearbyint", "mod": "floormod", "float_power": "power",
+    "fmax": "max", "fmin": "min", "rint": "nearbyint", "mod": "floormod", "float_power": "power",
     "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
+# What to write for functions of NumPy that tec has not; None: nothing short.
+_WRITTEN = {
+    "square": "a * a", "reciprocal": "1 / a", "signbit": "a < 0", "heaviside": "tec.select(a == 0, b, (a > 0).astype(a.dtype))",
+    "logical_not": "a == 0", "logical_xor": "(a != 0) != (b != 0)", "deg2rad": "a * (math.pi / 180)", "radians": "a * (math.pi / 180)",
+    "rad2deg": "a * (180 / math.pi)", "degrees": "a * (180 / math.pi)", "divmod": "a // b and a % b", "modf": "tec.trunc(a) and a - tec.trunc(a)",
+    "cbrt": "tec.sign(a) * tec.power(tec.abs(a), 1 / 3)", "logaddexp": "tec.maximum(a, b) + tec.log1p(tec.exp(-tec.abs(a - b)))",
+    "matmul": "tec.sum(A[i, k] * B[k, j], axis=k)", "matvec": "tec.sum(A[i, k] * B[k], axis=k)", "vecmat": "tec.sum(A[k] * B[k, j], axis=k)",
+    "vecdot": "tec.sum(A[k] * B[k], axis=k)",
+    **dict.fromkeys(("bitwise_count", "conj", "conjugate", "frexp", "gcd", "isnat", "lcm", "logaddexp2", "spacing")),
 }  # fmt: skip
 
 
@@ -212,8 +222,12 @@ class ExprOps(Spelled):
         operator = _OPERATORS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
             name = _NAMES.get(ufunc.__name__, ufunc.__name__)
+            written = _WRITTEN.get(ufunc.__name__, f"tec.{name}({', '.join('abc'[: ufunc.nin])})")
             raise SymbolicValueError(
-                f"np.{ufunc.__name__} of a symbolic {type(self).__name__}", hint=f"tec.{name}(x) computes it later"
+                f"np.{ufunc.__name__} of a symbolic {type(self).__name__}",
+                hint=f"{written} computes it later"
+                if written
+                else "tec has no such function: write what it computes with those of tec",
             )
 
         def apply(*x: Any) -> Any:
@@ -235,5 +249,5 @@ class ExprOps(Spelled):
     def __bool__(self) -> bool:
         raise ExprError(
             f"the truth value of a symbolic {type(self).__name__} is not known while the program is being built",
-            hint="use tec.all(...), tec.any(...), tec.if_then_else(cond, a, b) or tec.select in place of and, or, not, if and chained comparisons",
+            hint="use tec.all(...), tec.any(...), tec.if_then_else(cond, a, b) or tec.select in place of and, or, not, if and chained comparisons, and tec.max or tec.min in place of Python's",
         )

@@ -97,10 +97,16 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     extras = attrs.get("extras", ())
     known = all(name in (*PER_ENTRY, *ANGLES, SINK, SLOPES, TABLE) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
-        raise fail(f"attention of {len(types)} inputs with extras {extras}")
+        raise fail(
+            f"attention of {len(types)} inputs with extras {extras}",
+            hint="queries, keys and values come first, then one input for each name in extras",
+        )
     for name in OPERANDS:
         if sorted(order_of(attrs, name)) != [0, 1, 2, 3]:
-            raise fail(f"attention: {name}_order {order_of(attrs, name)} is no order of four dimensions")
+            raise fail(
+                f"attention: {name}_order {order_of(attrs, name)} is no order of four dimensions",
+                hint="a permutation of (0, 1, 2, 3)",
+            )
     q, k, v = types[:3]
     if any(t.ndim != 4 for t in types[:3]) or len({t.dtype for t in types[:3]}) != 1 or "float" not in q.dtype:
         raise fail(f"attention of {q}, {k} and {v}")
@@ -131,9 +137,14 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
             if broadcast_shapes(x.shape, (b, n, s, t)) != (b, n, s, t) or x.ndim != 4:
                 raise fail(f"attention: bias {x} for scores {(b, n, s, t)}")
             if x.dtype != "bool" and "float" not in x.dtype:
-                raise fail(f"attention: bias {x} is neither bool nor float")
+                raise fail(
+                    f"attention: bias {x} is neither bool nor float",
+                    hint="a mask of bool (true: the key counts) or numbers that are added to the scores",
+                )
         elif x.shape != (b,) or x.dtype not in ("int32", "int64"):
-            raise fail(f"attention: {name} {x}: one integer a batch entry is wanted")
+            raise fail(
+                f"attention: {name} {x}: one integer a batch entry is wanted", hint="int32 or int64 of shape (batch,)"
+            )
     shape = stored(order_of(attrs, "out"), (b, n, s, v.shape[order_of(attrs, "v")[3]]))
     return [TensorType(q.dtype, shape)]
 

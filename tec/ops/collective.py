@@ -26,7 +26,7 @@ def _same(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 
 def _gathered(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if not types[0].ndim:
-        raise fail(f"all_gather of {types[0]}: it has no first dimension")
+        raise fail(f"all_gather of {types[0]}: it has no first dimension", hint="reshape the number to one element")
     return [TensorType(types[0].dtype, (types[0].shape[0] * attrs["ranks"], *types[0].shape[1:]))]
 
 
@@ -34,7 +34,10 @@ def _divided(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     first = types[0].shape[0] if types[0].ndim else 0
     ranks = attrs["ranks"]
     if not isinstance(first, int) or not types[0].ndim or first % ranks:
-        raise fail(f"{types[0]} cannot be divided among {ranks} ranks along its first dimension")
+        raise fail(
+            f"{types[0]} cannot be divided among {ranks} ranks along its first dimension",
+            hint=f"make the first dimension a multiple of {ranks}, by padding for instance",
+        )
     return [TensorType(types[0].dtype, (first // ranks, *types[0].shape[1:]))]
 
 

@@ -55,14 +55,28 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         or min(attrs["strides"]) < 1
         or min(attrs["dilations"]) < 1
     ):
-        raise fail(f"convolution of {x} by {w} with {attrs}")
+        raise fail(
+            f"convolution of {x} by {w} with {attrs}",
+            hint="data is (batch, channels, size ...) and weights (outputs, channels / group, window ...), of one type; strides, dilations and pads have a number for each spatial dimension",
+        )
     sx, sw, sy = _sizes((x.shape, w.shape), attrs)
     g = attrs["groups"]
     if sx["C"] != sw["I"] * g or sw["O"] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
         what = f"convolution of {x} by {w} in {g} groups: the channels do not fit"
-        raise fail(what) if sw["O"] % g else unfit(what, (sx["C"], sw["I"] * g))
+        raise (
+            fail(what)
+            if sw["O"] % g
+            else unfit(
+                what,
+                (sx["C"], sw["I"] * g),
+                hint="the data has group times as many channels as the weights' second dimension",
+            )
+        )
     if not all(require(1, "<=", sy[k], f"windows of {w} over {x}") for k in spatial(attrs)):
-        raise fail(f"convolution of {x} by {w}: the window is larger than the padded input")
+        raise fail(
+            f"convolution of {x} by {w}: the window is larger than the padded input",
+            hint="pad the input, feed a larger one, or take a smaller window or dilation",
+        )
     made = "int32" if x.dtype in small else accumulator(x.dtype) if "float8" in x.dtype else x.dtype
     return [TensorType(attrs.get("out_dtype") or made, ly.shape(sy))]
 
@@ -301,7 +315,10 @@ def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     x, w = types
     g = attrs["groups"]
     if w.ndim != x.ndim or x.ndim < 3 or x.shape[1] != w.shape[0] or x.shape[1] % g or x.dtype != w.dtype:
-        raise fail(f"transposed convolution of {x} by {w} in {g} groups")
+        raise fail(
+            f"transposed convolution of {x} by {w} in {g} groups",
+            hint="data is (batch, channels, size ...) and weights (channels, outputs / group, window ...), and group divides the channels",
+        )
     space = tuple(attrs["out_space"])
     return [TensorType(x.dtype, (x.shape[0], w.shape[1] * g, *space))]
 

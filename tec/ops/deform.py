@@ -14,7 +14,10 @@ from .windows import conv_out
 def _deform_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, w, offset = types[:3]
     if x.ndim != 4 or w.ndim != 4 or offset.ndim != 4:
-        raise fail(f"deform_conv of {x} by {w} with offsets {offset}: pictures have four dimensions")
+        raise fail(
+            f"deform_conv of {x} by {w} with offsets {offset}: pictures have four dimensions",
+            hint="X and offset are (batch, channels, height, width)",
+        )
     lists = [attrs[k] for k in ("strides", "dilations", "before", "after")]
     space = tuple(conv_out(n, k, s, d, b, a) for n, k, s, d, b, a in zip(x.shape[2:], w.shape[2:], *lists))
     g, og = attrs["groups"], attrs["offset_groups"]
@@ -25,9 +28,15 @@ def _deform_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         or x.shape[1] % og
         or offset.shape != (x.shape[0], og * window * 2, *space)
     ):
-        raise fail(f"deform_conv of {x} by {w} with offsets {offset}, {g} groups, {og} offset groups")
+        raise fail(
+            f"deform_conv of {x} by {w} with offsets {offset}, {g} groups, {og} offset groups",
+            hint="offset has 2 * offset_group * window height * window width channels, and the size of the output",
+        )
     if len(types) > 3 and types[3].shape != (x.shape[0], og * window, *space):
-        raise fail(f"deform_conv with mask {types[3]}")
+        raise fail(
+            f"deform_conv with mask {types[3]}",
+            hint="the mask has offset_group * window height * window width channels, and the size of the output",
+        )
     return [TensorType(x.dtype, (x.shape[0], w.shape[0], *space))]
 
 

@@ -169,7 +169,9 @@ def _cast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
 
 def _bitcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if dtype_info(types[0].dtype).bytes != dtype_info(attrs["dtype"]).bytes:
-        raise fail(f"bits of {types[0].dtype} as {attrs['dtype']}: the sizes differ")
+        raise fail(
+            f"bits of {types[0].dtype} as {attrs['dtype']}: the sizes differ", hint="the two types have as many bits"
+        )
     return [TensorType(attrs["dtype"], types[0].shape)]
 
 
@@ -255,7 +257,10 @@ for _name, (_f, _traits) in _COMPARISONS.items():
 def _where_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     cond, a, b = types
     if cond.dtype != "bool" or a.dtype != b.dtype:
-        raise fail(f"where takes a bool and two values of one type, not {cond}, {a}, {b}")
+        raise fail(
+            f"where takes a bool and two values of one type, not {cond}, {a}, {b}",
+            hint="cast the condition to bool, and both values to one type",
+        )
     return [TensorType(a.dtype, broadcast_shapes(cond.shape, a.shape, b.shape))]
 
 
@@ -274,7 +279,7 @@ def _where(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> lis
 def _broadcast_to_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     shape = tuple(attrs["shape"])
     if broadcast_shapes(types[0].shape, shape) != shape:
-        raise fail(f"{types[0]} does not broadcast to {shape}")
+        raise fail(f"{types[0]} does not broadcast to {shape}", hint="each size is equal from the right, or 1")
     return [TensorType(types[0].dtype, shape)]
 
 

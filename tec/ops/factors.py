@@ -223,7 +223,9 @@ def _squares(types: Sequence[TensorType]) -> tuple[Any, int]:
     """The number of matrices, and their rows."""
     t = types[0]
     if t.ndim != 3 or t.shape[1] != t.shape[2] or isinstance(t.shape[1], Dim) or t.dtype not in ("float32", "float64"):
-        raise fail(f"factors of {t}: (matrices, n, n) of float32 or float64")
+        raise fail(
+            f"factors of {t}: (matrices, n, n) of float32 or float64", hint="reshape to three dimensions, and cast"
+        )
     return t.shape[0], t.shape[1]
 
 

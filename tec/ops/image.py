@@ -14,11 +14,17 @@ def _grid_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, grid = types
     nd = x.ndim - 2
     if nd < 1 or grid.ndim != x.ndim or grid.shape[-1] != nd or grid.shape[0] != x.shape[0]:
-        raise fail(f"grid_sample of {x} at {grid}")
+        raise fail(
+            f"grid_sample of {x} at {grid}",
+            hint="X is (batch, channels, size ...) and the grid (batch, size ..., number of spatial dimensions), in float32",
+        )
     if attrs["mode"] not in ("nearest", "linear", "cubic") or attrs["padding"] not in ("zeros", "border", "reflection"):
-        raise fail(f"grid_sample with mode {attrs['mode']!r}, padding {attrs['padding']!r}")
+        raise fail(
+            f"grid_sample with mode {attrs['mode']!r}, padding {attrs['padding']!r}",
+            hint="modes: nearest, linear, cubic; padding: zeros, border, reflection",
+        )
     if attrs["mode"] == "cubic" and nd != 2:
-        raise fail("cubic grid_sample is for two dimensions")
+        raise fail("cubic grid_sample is for two dimensions", hint="linear and nearest take three dimensions")
     return [TensorType(x.dtype, (x.shape[0], x.shape[1], *grid.shape[1:-1]))]
 
 
@@ -119,7 +125,10 @@ def _roi_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         or batch.shape != boxes.shape[:1]
         or attrs["mode"] not in ("avg", "max")
     ):
-        raise fail(f"roi_align of {x}, boxes {boxes}, batch {batch}")
+        raise fail(
+            f"roi_align of {x}, boxes {boxes}, batch {batch}",
+            hint="X is (batch, channels, height, width), the boxes (number, 4), and their batch entries (number,)",
+        )
     return [TensorType(x.dtype, (boxes.shape[0], x.shape[1], attrs["height"], attrs["width"]))]
 
 

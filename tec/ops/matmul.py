@@ -40,13 +40,20 @@ def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     b = _plain_b(b, attrs)
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     if a.ndim < 2 or b.ndim < 2:
-        raise fail(f"matmul of {a} and {b}: at least two dimensions each")
+        raise fail(
+            f"matmul of {a} and {b}: at least two dimensions each",
+            hint="add a dimension of size 1 to a vector (Unsqueeze, reshape); MatMul takes vectors",
+        )
     m, ka = a.shape[-2:][::-1] if ta else a.shape[-2:]
     kb, n = b.shape[-2:][::-1] if tb else b.shape[-2:]
     small = {"int8", "uint8"}
     if ka != kb or (a.dtype != b.dtype and not {a.dtype, b.dtype} <= small):
         why = f"{ka} columns meet {kb} rows" if ka != kb else f"{a.dtype} meets {b.dtype}"
-        raise unfit(f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}", (ka, kb))
+        raise unfit(
+            f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}",
+            (ka, kb),
+            hint="transpose an operand, or reshape it: a's last dimension is b's last but one",
+        )
     dtype = attrs.get("out_dtype") or ("int32" if a.dtype in small else a.dtype)
     return [TensorType(dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n))]
 
@@ -118,13 +125,19 @@ def parse_einsum(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], 
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise fail(f"einsum {equation!r} has {len(terms)} terms for {len(ranks)} operands")
+        raise fail(
+            f"einsum {equation!r} has {len(terms)} terms for {len(ranks)} operands",
+            hint="one term for each operand, with commas between them",
+        )
     labels: list[list[str]] = []
     for term, rank in zip(terms, ranks):
         head, dots, tail = term.partition("...")
         extra = rank - len(head) - len(tail)
         if extra < 0 or (extra and not dots) or (not (head + tail).isalpha() and head + tail):
-            raise fail(f"einsum {equation!r}: term {term!r} for an operand of {rank} dimensions")
+            raise fail(
+                f"einsum {equation!r}: term {term!r} for an operand of {rank} dimensions",
+                hint=f"one letter for each of its {rank} dimensions; ... stands for any number of them",
+            )
         labels.append([*head, *[f"...{k}" for k in reversed(range(extra))], *tail])
     widest = max((sum(x.startswith(".") for x in term) for term in labels), default=0)
     dots_labels = [f"...{k}" for k in reversed(range(widest))]
@@ -135,7 +148,10 @@ def parse_einsum(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], 
         flat = [x for term in labels for x in term if not x.startswith(".")]
         out = [*dots_labels, *sorted(x for x in set(flat) if flat.count(x) == 1)]
     if len(set(out)) != len(out) or not set(out) <= {x for term in labels for x in term} | set(dots_labels):
-        raise fail(f"einsum {equation!r}: the output's labels")
+        raise fail(
+            f"einsum {equation!r}: the output's labels",
+            hint="each letter of the output once, and in a term of an input too",
+        )
     return labels, out
 
 
@@ -145,7 +161,11 @@ def _einsum_sizes(shapes: Sequence[Sequence[int]], labels: list[list[str]], equa
         for n, x in zip(shape, term):
             have = sizes.get(x, 1)
             if have != n and 1 not in (have, n):
-                raise unfit(f"einsum {equation!r}: dimension {x} is {have} and {n}", (have, n))
+                raise unfit(
+                    f"einsum {equation!r}: dimension {x} is {have} and {n}",
+                    (have, n),
+                    hint="a letter stands for one size: rename it in one term, or reshape the operand",
+                )
             sizes[x] = n if have == 1 else have
     return sizes
 
@@ -154,7 +174,10 @@ def _einsum_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     labels, out = parse_einsum(attrs["equation"], [t.ndim for t in types])
     sizes = _einsum_sizes([t.shape for t in types], labels, attrs["equation"])
     if len({t.dtype for t in types}) != 1:
-        raise fail(f"einsum of {', '.join(map(str, types))}")
+        raise fail(
+            f"einsum of {', '.join(map(str, types))}",
+            hint="sizes under one letter are equal, and all operands have one type",
+        )
     return [TensorType(types[0].dtype, tuple(sizes[x] for x in out))]
 
 

@@ -190,7 +190,9 @@ def _lrn(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[
     """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""
     x = inputs[0]
     if x.ndim < 2:
-        raise fail("local response normalization of fewer than two dimensions")
+        raise fail(
+            "local response normalization of fewer than two dimensions", hint="the input is (batch, channels, ...)"
+        )
     size, channels = attrs["size"], static_shape(x)[1]
     before = (size - 1) // 2
     k = te.reduce_axis((0, size), "k")

@@ -34,9 +34,15 @@ def _pool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     lists = [attrs[k] for k in ("kernel", "strides", "dilations", "before", "after", "out_space")]
     lx, ly = layouts_of(attrs, 2)
     if nd < 1 or x.ndim != len(lx.dims) or any(len(v) != nd for v in lists) or min(attrs["strides"]) < 1:
-        raise fail(f"pooling of {x} with {attrs}")
+        raise fail(
+            f"pooling of {x} with {attrs}",
+            hint="data is (batch, channels, size ...); window, strides and pads have a number for each spatial dimension",
+        )
     if not all(require(1, "<=", n, f"windows of {attrs['kernel']} over {x}") for n in attrs["out_space"]):
-        raise fail(f"pooling of {x}: the window is larger than the padded input")
+        raise fail(
+            f"pooling of {x}: the window is larger than the padded input",
+            hint="pad the input, feed a larger one, or take a smaller window",
+        )
     out = TensorType(x.dtype, ly.shape(_out_sizes(x.shape, attrs)))
     return [out, TensorType("int64", out.shape)] if attrs.get("indices") else [out]
 

@@ -17,7 +17,7 @@ _WIDE = {"float16": "float32", "bfloat16": "float32"}
 def _axes(attrs: Attrs, ndim: int) -> tuple[int, ...]:
     axes = tuple(sorted(normalize_axis(a, ndim) for a in attrs["axes"]))
     if len(set(axes)) != len(axes):
-        raise fail(f"an axis twice in {tuple(attrs['axes'])}")
+        raise fail(f"an axis twice in {tuple(attrs['axes'])}", hint="each axis once; negative ones count from the end")
     return axes
 
 

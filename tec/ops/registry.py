@@ -111,7 +111,10 @@ def taking(count: int | tuple[int, int], infer: Infer) -> Infer:
     def checked(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         if not least <= len(types) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            raise fail(f"{len(types)} inputs, {wanted} are needed")
+            raise fail(
+                f"{len(types)} inputs, {wanted} are needed",
+                hint="give each input that the operator needs; the standard lists a node's",
+            )
         return infer(types, attrs)
 
     return checked
@@ -162,8 +165,9 @@ def get_op(name: str) -> OpDef:
 # ---- inference that many operators share
 
 
-def fail(message: str) -> ImportModelError:
-    return ImportModelError(message)
+def fail(message: str, hint: str | None = None) -> ImportModelError:
+    """The error of inputs or attributes that an operator does not take, with what it takes."""
+    return ImportModelError(message, hint=hint)
 
 
 class SizesMeet(UndecidedSize):
@@ -178,11 +182,13 @@ class UnequalSizes(SizesMeet):
     """Sizes of operands that lie side by side: some are one size of two forms."""
 
 
-def unfit(message: str, *pairs: tuple[Size, Size]) -> ImportModelError:
-    """What to raise for sizes that are not equal and have to be: a mistake, unless one of each unequal pair is symbolic."""
+def unfit(message: str, *pairs: tuple[Size, Size], hint: str) -> ImportModelError:
+    """What to raise for sizes that are not equal and have to be: a mistake, with its remedy, unless one of each unequal pair is symbolic."""
     apart = [p for p in pairs if p[0] != p[1]]
     return (
-        SizesMeet(message, apart, hint=bind_hint(*apart)) if apart and all(map(is_symbolic, apart)) else fail(message)
+        SizesMeet(message, apart, hint=bind_hint(*apart))
+        if apart and all(map(is_symbolic, apart))
+        else fail(message, hint)
     )
 
 
@@ -211,7 +217,10 @@ def _no_broadcast(shapes: Sequence[Sequence[int]], k: int, dims: set[int]) -> Im
     texts = ", ".join(str(tuple(s)) for s in shapes)
     open_names = sorted(names_of(list(dims)))
     if not open_names:
-        return fail(f"shapes {texts} do not broadcast: dimension {k} is {sorted(dims)}")
+        return fail(
+            f"shapes {texts} do not broadcast: dimension {k} is {sorted(dims)}",
+            hint="sizes meet from the right: each pair is equal, or one of them is 1 (Unsqueeze, Expand or reshape moves them)",
+        )
     return UnequalSizes(
         f"whether shapes {texts} broadcast is not known while sizes are symbolic: dimension {k} is {' and '.join(sorted(map(repr, dims)))}",
         _pairs(dims),
@@ -229,7 +238,10 @@ def broadcast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType
     """All inputs of one dtype, which is the output's."""
     dtypes = {t.dtype for t in types}
     if len(dtypes) != 1:
-        raise fail(f"inputs of different types: {', '.join(map(str, types))}")
+        raise fail(
+            f"inputs of different types: {', '.join(map(str, types))}",
+            hint="cast them to one type: a Cast node, or x.astype(...)",
+        )
     return [TensorType(types[0].dtype, broadcast_shapes(*(t.shape for t in types)))]
 
 
@@ -240,7 +252,10 @@ def broadcast_bool(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType
 def normalize_axis(axis: int, ndim: int) -> int:
     """`axis` counted from the front; ImportModelError where there is no such dimension."""
     if not -ndim <= axis < ndim:
-        raise fail(f"axis {axis} of a tensor of {ndim} dimensions")
+        raise fail(
+            f"axis {axis} of a tensor of {ndim} dimensions",
+            hint=f"axes go from {-ndim} to {ndim - 1}" if ndim else "a tensor without dimensions has no axis",
+        )
     return axis % ndim if ndim else 0
 
 

@@ -35,21 +35,21 @@ _COMBINE = {"add": te.sum, "mul": te.prod, "max": te.maximum, "min": te.minimum}
 def _scatter_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, index, update = types
     if attrs.get("reduction", "none") not in ("none", *_COMBINE):
-        raise fail(f"unknown reduction {attrs['reduction']!r} of a scatter")
+        raise fail(f"unknown reduction {attrs['reduction']!r} of a scatter", hint="none, add, mul, min or max")
     if update.dtype != x.dtype:
-        raise fail(f"scatter of {update} into {x}")
+        raise fail(f"scatter of {update} into {x}", hint="updates have the type of the data; cast them")
     if "axis" in attrs:
         normalize_axis(attrs["axis"], x.ndim)
         what, wanted = f"scatter into {x}: index {index}, updates {update}", index.shape
         if index.ndim != x.ndim:
-            raise fail(what)
+            raise fail(what, hint="indices have as many dimensions as the data")
     else:
         what = f"scatter_nd into {x}: index {index}, updates {update}"
         wanted = index.shape[:-1] + x.shape[index.shape[-1] :]
     if update.ndim != len(wanted):
-        raise fail(what)
+        raise fail(what, hint=f"updates of shape {wanted}")
     if update.shape != wanted:
-        raise unfit(what, *zip(wanted, update.shape))
+        raise unfit(what, *zip(wanted, update.shape), hint=f"updates of shape {wanted}")
     return [x]
 
 

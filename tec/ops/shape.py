@@ -42,7 +42,10 @@ def _reshape_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
                 f"whether {types[0]} has as many elements as the shape {shape} is not known while sizes are symbolic",
                 hint=f"bind {' or '.join(sorted(names_of([shape, types[0].shape])))} to a number: shapes={{name: size}}",
             )
-        raise fail(f"{types[0]} has {types[0].size} elements, shape {shape} has {math.prod(shape)}")
+        raise fail(
+            f"{types[0]} has {types[0].size} elements, shape {shape} has {math.prod(shape)}",
+            hint="the sizes of a shape multiply to the number of elements; one of them may be -1",
+        )
     return [TensorType(types[0].dtype, shape)]
 
 
@@ -108,7 +111,10 @@ def _reshape(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
 def _transpose_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     perm = attrs["perm"]
     if sorted(perm) != list(range(types[0].ndim)):
-        raise fail(f"perm {tuple(perm)} does not permute the dimensions of {types[0]}")
+        raise fail(
+            f"perm {tuple(perm)} does not permute the dimensions of {types[0]}",
+            hint=f"each number from 0 to {types[0].ndim - 1} once",
+        )
     return [TensorType(types[0].dtype, tuple(types[0].shape[p] for p in perm))]
 
 
@@ -158,10 +164,10 @@ def _slice(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> lis
 def _no_concat(types: Sequence[TensorType], axis: int) -> ImportModelError:
     first, what = types[0], f"concat along axis {axis} of {', '.join(map(str, types))}"
     if any(t.dtype != first.dtype or t.ndim != first.ndim for t in types):
-        return fail(what)
+        return fail(what, hint="cast or reshape the inputs: one type, and equal sizes but along the axis")
     apart = [(a, b) for t in types for k, (a, b) in enumerate(zip(t.shape, first.shape)) if k != axis and a != b]
     if not all(is_symbolic(pair) for pair in apart):
-        return fail(what)
+        return fail(what, hint="cast or reshape the inputs: one type, and equal sizes but along the axis")
     return UnequalSizes(
         f"{what}: whether they fit is not known while sizes are symbolic", apart, hint=bind_hint(*apart)
     )
@@ -241,14 +247,17 @@ def _pad_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         or len(after) != types[0].ndim
         or any(not require(0, "<=", n, what) if isinstance(n, Dim) else n < 0 for n in shape)
     ):
-        raise fail(f"padding {tuple(before)}, {tuple(after)} of {types[0]}")
+        raise fail(
+            f"padding {tuple(before)}, {tuple(after)} of {types[0]}",
+            hint="a number before and one after each dimension; negative ones cut off no more than there is",
+        )
     mode = attrs.get("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
-        raise fail(f"unknown padding mode {mode!r}")
+        raise fail(f"unknown padding mode {mode!r}", hint="constant, edge, reflect or wrap")
     if mode == "reflect" and any(
         n == 0 and (_may_add(b) or _may_add(a)) for n, b, a in zip(types[0].shape, before, after)
     ):
-        raise fail("reflection of an empty dimension")
+        raise fail("reflection of an empty dimension", hint="mode constant pads an empty dimension")
     return [TensorType(types[0].dtype, shape)]
 
 
@@ -373,7 +382,10 @@ def _gather_elements_type(types: Sequence[TensorType], attrs: Attrs) -> list[Ten
     x, index = types
     axis = normalize_axis(attrs["axis"], x.ndim)
     if x.ndim != index.ndim or any(b > a for k, (a, b) in enumerate(zip(x.shape, index.shape)) if k != axis):
-        raise fail(f"gather_elements of {x} by {index}")
+        raise fail(
+            f"gather_elements of {x} by {index}",
+            hint="indices are of int32 or int64, with as many dimensions as the data, and no larger along the other axes",
+        )
     return [TensorType(x.dtype, index.shape)]
 
 
@@ -395,7 +407,10 @@ def _gather_nd_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorTyp
     b = attrs.get("batch_dims", 0)
     depth = index.shape[-1]
     if x.shape[:b] != index.shape[:b] or b + depth > x.ndim:
-        raise fail(f"gather_nd of {x} by {index} with {b} batch dimensions")
+        raise fail(
+            f"gather_nd of {x} by {index} with {b} batch dimensions",
+            hint="the last dimension of the indices is at most the data's rank less batch_dims, and batch dimensions are equal",
+        )
     return [TensorType(x.dtype, index.shape[:-1] + x.shape[b + depth :])]
 
 
@@ -453,9 +468,15 @@ def _trilu(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> lis
 
 def _reverse_sequence_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if {attrs["batch_axis"], attrs["time_axis"]} != {0, 1}:
-        raise fail("reverse_sequence: batch and time are the first two dimensions")
+        raise fail(
+            "reverse_sequence: batch and time are the first two dimensions",
+            hint="batch_axis 0 and time_axis 1, or the other way round: transpose the input",
+        )
     if types[1].shape != (types[0].shape[attrs["batch_axis"]],):
-        raise fail(f"reverse_sequence of {types[0]} by lengths {types[1]}: one length for each of the batch")
+        raise fail(
+            f"reverse_sequence of {types[0]} by lengths {types[1]}: one length for each of the batch",
+            hint="sequence_lens is int64 of shape (batch,)",
+        )
     return [types[0]]
 
 

@@ -91,7 +91,7 @@ def _topk_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x = types[0]
     axis = normalize_axis(attrs["axis"], x.ndim)
     if attrs["k"] < 0 or not require(attrs["k"], "<=", x.shape[axis], "the first along an axis"):
-        raise fail(f"the first {attrs['k']} along axis {axis} of {x}")
+        raise fail(f"the first {attrs['k']} along axis {axis} of {x}", hint="k is from 0 to the size of that axis")
     shape = (*x.shape[:axis], attrs["k"], *x.shape[axis + 1 :])
     return [TensorType(x.dtype, shape), TensorType("int64", shape)]
 

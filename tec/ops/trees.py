@@ -24,7 +24,7 @@ def _leaves_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         split.shape
     }
     if x.ndim != 2 or not one or any(t.dtype != "int32" for t in (feature, yes, no, roots)) or split.dtype != x.dtype:
-        raise fail(f"trees of {', '.join(map(str, types))}")
+        raise fail(f"trees of {', '.join(map(str, types))}", hint="the input is (rows, features) of float32 or float64")
     return [TensorType("int32", (x.shape[0], roots.shape[0]))]
 
 

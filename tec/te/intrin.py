@@ -94,9 +94,9 @@ def matrix(
     tgt: Target = as_target(target)
     instr = find(tgt, in_dtype, m, n, k, swap=swap, runs=runs)
     if instr is None:
-        known = "; ".join(i.name for i in shapes(tgt)) or "none"
         shape = "x".join("?" if x is None else str(x) for x in (m, n, k))
-        raise TargetError(f"{tgt} has no matrix instruction {shape} for {in_dtype}", hint=f"it has: {known}")
+        hint = "it has: " + ("; ".join(i.name for i in shapes(tgt)) or "none; bind the product's loops to threads")
+        raise TargetError(f"{tgt} has no matrix instruction {shape} for {in_dtype}", hint=hint)
     return _intrins(instr, trans_a, trans_b, out_dtype or instr.acc_dtype)
 
 

@@ -121,6 +121,7 @@ def test_model(case):
         tec_onnx.from_onnx(made)
     assert message in str(caught.value)
     assert "tec_onnx/" not in str(caught.value)
+    assert caught.value.hint
 
 
 def test_the_node_is_named():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tec
+from tec import te
 from tec.errors import TecError
 
 
@@ -26,6 +28,22 @@ def numbers(n: int = 4) -> Any:
     return np.ones(n, "float32")
 
 
+PLACE = te.placeholder((4,), name="A")
+
+
+def doubled(size: Any = 4, by: Any = None) -> Any:
+    A = te.placeholder((tec.var(size) if isinstance(size, str) else size,), name="A")
+    B = te.compute(A.shape, lambda i: A[i] * (2.0 if by is None else by), name="B")
+    return tec.build(te.create_schedule(B.op), [A, B] if by is None else [by, A, B], "llvm")
+
+
+def gpu_module() -> Any:
+    B = te.compute((4,), lambda i: PLACE[i] + 1, name="B")
+    s = te.create_schedule(B.op)
+    s[B].bind(B.op.axis[0], te.thread_axis("threadIdx.x"))
+    return tec.build(s, [PLACE, B], "rocm -mcpu=gfx942")
+
+
 MISTAKES = {
     "too few arguments of a kernel": (lambda: double[1, 4](), "takes 1 argument, 0 given", "for each parameter"),
     "a block of no number": (lambda: double[1, 2.5](numbers()), "is 2.5", "whole numbers"),
@@ -42,6 +60,20 @@ MISTAKES = {
         lambda: relu().run({"x": numbers()}, outputs=[numbers(), numbers()]), "2 arrays given for outputs", "by name"),
     "an output of another shape": (
         lambda: relu().run({"x": numbers()}, outputs={"y": tec.nd.array(numbers(5))}), "the network makes", "tec.nd.empty"),
+    "a text that a module has not": (lambda: gpu_module().get_source("hsaco"), "for rocm -mcpu=gfx942", "get_binary()"),
+    "an array of another size": (lambda: doubled()(numbers(5), numbers(5)), "dimension 0 is 5, not 4", 'tec.var("n")'),
+    "an array with a dimension too many": (
+        lambda: doubled()(np.ones((1, 4), "float32"), numbers()), "(4,) is wanted", "1 dimensions are wanted, this has 2"),
+    "a size that is two": (lambda: doubled("n")(numbers(4), numbers(5)), "dimension 0 is 5, not 4", "a name is one size"),
+    "an array for a number": (lambda: doubled(by=tec.var("by", "float32"))(numbers(), numbers(), numbers()), "is an array", "x.item()"),
+    "a matrix unit that is not there": (
+        lambda: te.intrin.matrix("rocm -mcpu=gfx906", "float16", 32, 32, 8), "no matrix instruction", "bind the product's loops"),
+    "a comparison by Python's max": (lambda: max(PLACE[0], 0), "truth value", "tec.max or tec.min in place of Python's"),
+    "a greater of NumPy": (lambda: np.maximum(PLACE[0], 0), "np.maximum", "tec.maximum(a, b)"),
+    "a root of NumPy that tec has not": (lambda: np.cbrt(PLACE[0]), "np.cbrt", "tec.sign(a) * tec.power"),
+    "a function of NumPy without a short form": (lambda: np.spacing(PLACE[0]), "np.spacing", "write what it computes"),
+    "a package that is not there": (lambda: tec.load("no/such.tec"), "no such file", "tec compile"),
+    "an array of elements that are none": (lambda: tec.nd.array([[1], [1, 2]]), "nd.array cannot take this", "equal lengths"),
     "a weight that is not there": (lambda: relu().network.provide({"w": numbers()}), "no weight 'w'", "net.params"),
 }  # fmt: skip
 
@@ -52,3 +84,14 @@ def test_a_remedy_is_told(name: str) -> None:
     with pytest.raises(TecError) as caught:
         mistake()
     assert message in caught.value.message and remedy in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", [n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)])
+def test_a_function_of_numpy_names_one_that_exists(name: str) -> None:
+    """Hints once named tec.cbrt and others that are not there."""
+    function = getattr(np, name)
+    try:
+        function(*[PLACE[0]] * function.nin)
+    except TecError as error:
+        for word in re.findall(r"tec\.(\w+)", error.hint or ""):
+            assert hasattr(tec, word), word

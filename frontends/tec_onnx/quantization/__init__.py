@@ -178,7 +178,8 @@ def _opset(proto: onnx.ModelProto, least: int) -> onnx.ModelProto:
         converted: onnx.ModelProto = version_converter.convert_version(proto, least)
     except Exception as e:  # whatever the converter raises: it is C++ beneath
         raise ImportModelError(
-            f"the model has opset {version}, these weights need {least}, and onnx does not convert it: {e}"
+            f"the model has opset {version}, these weights need {least}, and onnx does not convert it: {e}",
+            hint=f"export the model with opset {least}",
         ) from None
     return converted
 

@@ -40,7 +40,9 @@ def _read(source: Any, inputs: Mapping[str, Any]) -> Iterator[tuple[Mapping[str,
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if not path.exists():
-            raise ImportModelError(f"{path}: no such file or folder")
+            raise ImportModelError(
+                f"{path}: no such file or folder", hint="--calibrate takes .npz or .npy files, or a folder of them"
+            )
         files = sorted(p for p in path.iterdir() if p.suffix in (".npz", ".npy")) if path.is_dir() else [path]
         if not files:
             raise ImportModelError(

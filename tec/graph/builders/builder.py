@@ -92,7 +92,9 @@ class Builder:
 def axis_of(axis: int, ndim: int) -> int:
     """`axis` counted from the front. ImportModelError where there is none."""
     if not -ndim <= axis < max(ndim, 1):
-        raise ImportModelError(f"axis {axis} of a tensor of {ndim} dimensions")
+        raise ImportModelError(
+            f"axis {axis} of a tensor of {ndim} dimensions", hint=f"axes go from {-ndim} to {ndim - 1}"
+        )
     return axis % ndim if ndim else 0
 
 

@@ -181,7 +181,10 @@ def check_fits(x: np.ndarray[Any, Any], name: str) -> None:
         return
     ends, low, high = np.iinfo(held), int(x.min()), int(x.max())
     if low < ends.min or high > ends.max:
-        raise ArgumentError(f"{low if low < ends.min else high} does not fit {name} ({ends.min} to {ends.max})")
+        raise ArgumentError(
+            f"{low if low < ends.min else high} does not fit {name} ({ends.min} to {ends.max})",
+            hint=f"x.clip({ends.min}, {ends.max}) brings the values into the range, or take a wider type",
+        )
 
 
 def is_float(dtype: str) -> bool:
@@ -260,7 +263,10 @@ def scalar_packer(dtype: str) -> Callable[[Any], Any]:
             raise TypeError(f"{value!r} is no integer")
         number = int(value)
         if not lo <= number <= hi:
-            raise ArgumentError(f"{number} is out of the range of {dtype} ({lo} to {hi})")
+            raise ArgumentError(
+                f"{number} is out of the range of {dtype} ({lo} to {hi})",
+                hint="declare the argument with a wider type, such as int64, or pass a number in the range",
+            )
         return number
 
     return convert

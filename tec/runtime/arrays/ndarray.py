@@ -34,6 +34,8 @@ from .dtypes import (
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy"]
 
+_WRITABLE = "tec.nd.empty(shape, dtype, dev) may be written; memory of NumPy or DLPack that is read-only may not"
+
 
 class NDArray(Memory):
     """An array in a device's memory, which compiled functions, kernels and executors take. `tec.nd.array` makes one.
@@ -135,7 +137,10 @@ class NDArray(Memory):
     def item(self) -> Any:
         """The one element, as a Python scalar."""
         if self.size != 1:
-            raise ArgumentError(f"item() of an array of {self.size} elements")
+            raise ArgumentError(
+                f"item() of an array of {self.size} elements",
+                hint="x.numpy() gives all elements; x[0].item() gives one of a row",
+            )
         return self.numpy().item()
 
     def elements(self) -> NDArray:
@@ -227,9 +232,12 @@ class NDArray(Memory):
             source = from_dlpack(source) if hasattr(source, "__dlpack__") else np.asarray(source)
         source = source.elements() if isinstance(source, NDArray) else source
         if tuple(source.shape) != self.shape:
-            raise ArgumentError(f"copy of shape {tuple(source.shape)} into an array of shape {self.shape}")
+            raise ArgumentError(
+                f"copy of shape {tuple(source.shape)} into an array of shape {self.shape}",
+                hint="tec.nd.array(source, dev) makes an array of the source's shape; source.reshape(...) gives it another",
+            )
         if not self.writable:
-            raise ArgumentError("copy into a read-only array")
+            raise ArgumentError("copy into a read-only array", hint=_WRITABLE)
         if isinstance(source, NDArray):
             return source.copyto(self)
         self._copy_from_host(source)
@@ -264,9 +272,12 @@ class NDArray(Memory):
             self.elements().copyto(target.elements())
             return target
         if target.shape != self.shape:
-            raise ArgumentError(f"copy of shape {self.shape} into an array of shape {target.shape}")
+            raise ArgumentError(
+                f"copy of shape {self.shape} into an array of shape {target.shape}",
+                hint=f"x.copyto(dev) makes an array of this shape; or tec.nd.empty({self.shape}, {self.dtype!r}, dev)",
+            )
         if not target.writable:
-            raise ArgumentError("copy into a read-only array")
+            raise ArgumentError("copy into a read-only array", hint=_WRITABLE)
         if not device_copies.copied(self, target):
             target._copy_from_host(self._host_view_or_copy())
         return target
@@ -297,7 +308,10 @@ class NDArray(Memory):
             rest = prod(n for n in extents if n != -1)
             extents[extents.index(-1)] = self.size // rest if rest else 0
         if any(n < 0 for n in extents) or prod(extents) != self.size:
-            raise ArgumentError(f"shape {self.shape} ({self.size} elements) cannot become {tuple(new)}")
+            raise ArgumentError(
+                f"shape {self.shape} ({self.size} elements) cannot become {tuple(new)}",
+                hint=f"the sizes must multiply to {self.size}; a -1 stands for the size that is left over",
+            )
         if self._strides is not None:
             raise ArgumentError("reshape of an array that is not compact", hint="a.copyto(a.device).reshape(...)")
         return NDArray(self.storage, self.address, tuple(extents), self.dtype, None, self.writable)
@@ -384,7 +398,7 @@ def _check_shape(shape: Any) -> tuple[int, ...]:
     except AttributeError:
         raise ArgumentError(f"not a shape: {shape!r}", hint="a shape is a tuple of integers") from None
     if any(n < 0 for n in result):
-        raise ArgumentError(f"negative extent in shape {result}")
+        raise ArgumentError(f"negative extent in shape {result}", hint="sizes are 0 or more")
     return result
 
 
@@ -415,7 +429,10 @@ def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> 
         try:
             x = np.asarray(x)
         except (ValueError, TypeError, RuntimeError) as error:
-            raise ArgumentError(f"nd.array cannot take this: {error}") from None
+            raise ArgumentError(
+                f"nd.array cannot take this: {error}",
+                hint="pass a NumPy array, numbers in nested lists of equal lengths, or an array with DLPack",
+            ) from None
         if dtype is not None:
             check_fits(x, lanes(dtype_name(dtype))[0])
     if x.dtype.names and dtype is None:

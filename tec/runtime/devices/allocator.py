@@ -89,7 +89,10 @@ class CachingAllocator:
     def alloc(self, nbytes: int) -> int:
         """Device memory for `nbytes`; raises DeviceError when there is none left."""
         if nbytes < 0:
-            raise DeviceError(f"cannot allocate {nbytes} bytes on {self.label}")
+            raise DeviceError(
+                f"cannot allocate {nbytes} bytes on {self.label}",
+                hint="sizes are 0 or more: check the one that the shape is computed from",
+            )
         with self._lock:
             self._take_returned()
             size = max(nbytes, 1) if self.exact else round_size(nbytes)

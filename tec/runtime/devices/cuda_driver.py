@@ -144,7 +144,10 @@ class CudaDriver(GpuDriver):
         status = self.lib.function("cuInit")(0)
         self._none = status == _NO_DEVICE
         if status and not self._none:
-            raise DeviceError(f"no NVIDIA GPU was found: cuInit failed: {self._describe(status)}")
+            raise DeviceError(
+                f"no NVIDIA GPU was found: cuInit failed: {self._describe(status)}",
+                hint="nvidia-smi tells whether the driver and its kernel module are of one version; in a container, give it the GPU (--gpus all)",
+            )
         self._one_device = self.device_count() == 1
 
     def _describe(self, status: int) -> str:
@@ -339,7 +342,9 @@ class CudaDriver(GpuDriver):
         dimension first. Of a size of 0 there is no copy, but the engine takes no such map. Raises ArgumentError where the tensor's place in memory is not what the copy engine takes."""
         rank = len(sizes)
         if dtype not in MAP_TYPES:
-            raise ArgumentError(f"bulk copies of {dtype} are not possible")
+            raise ArgumentError(
+                f"bulk copies of {dtype} are not possible", hint=f"types with tensor maps: {', '.join(MAP_TYPES)}"
+            )
         if address % 16 or any(n % 16 or n <= 0 for n in strides):
             raise ArgumentError(
                 f"a bulk copy needs a tensor at a multiple of 16 bytes whose rows start at such multiples; it is at {address:#x}, with strides {list(strides)} bytes",
@@ -360,7 +365,8 @@ class CudaDriver(GpuDriver):
         static = self.function_resources(function)["static_shared_bytes"]
         if shared_bytes + static > limit:
             raise DeviceError(
-                f"kernel {function.name!r} asks for {shared_bytes + static} bytes of shared memory, this device allows {limit} a block"
+                f"kernel {function.name!r} asks for {shared_bytes + static} bytes of shared memory, this device allows {limit} a block",
+                hint="take smaller tiles, fewer stages of a pipeline, or a narrower type in shared memory",
             )
         self.lib.call("cuFuncSetAttribute", function.handle, _FUNC_MAX_DYNAMIC_SHARED, shared_bytes)
         function.shared_limit = shared_bytes

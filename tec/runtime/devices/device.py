@@ -346,7 +346,8 @@ def rocm(index: int = 0) -> Device:
         )
     if index >= count:
         raise DeviceError(
-            f"rocm({index}): there {'is one AMD GPU' if count == 1 else f'are {count} AMD GPUs'}, counted from 0"
+            f"rocm({index}): there {'is one AMD GPU' if count == 1 else f'are {count} AMD GPUs'}, counted from 0",
+            hint=f"the last one is tec.rocm({count - 1}); ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES hide GPUs",
         )
     return _get("rocm", index, driver, f"rocm({index})")
 
@@ -393,7 +394,8 @@ def cuda(index: int = 0) -> Device:
         )
     if index >= count:
         raise DeviceError(
-            f"cuda({index}): there {'is one NVIDIA GPU' if count == 1 else f'are {count} NVIDIA GPUs'}, counted from 0"
+            f"cuda({index}): there {'is one NVIDIA GPU' if count == 1 else f'are {count} NVIDIA GPUs'}, counted from 0",
+            hint=f"the last one is tec.cuda({count - 1}); CUDA_VISIBLE_DEVICES hides GPUs",
         )
     return _get("cuda", index, driver, f"cuda({index})")
 

@@ -47,7 +47,10 @@ class Library:
             try:
                 found = getattr(self._cdll, name)
             except AttributeError:
-                raise DeviceError(f"{self.name} has no {name}: this version of the driver is too old for it") from None
+                raise DeviceError(
+                    f"{self.name} has no {name}: this version of the driver is too old for it",
+                    hint="install a newer driver, or a newer ROCm",
+                ) from None
             found.argtypes = list(self._prototypes[name])
             found.restype = c_int
             self._functions[name] = found
@@ -222,7 +225,10 @@ class GpuDriver:
         status = self.lib.function(self.names["get_function"])(byref(handle), module.handle, name.encode())
         if status:
             why = self.lib.failed(self.names["get_function"], status).message
-            raise DeviceError(f"the code has no kernel {name!r}: {why}")
+            raise DeviceError(
+                f"the code has no kernel {name!r}: {why}",
+                hint=f"the code object must be for this device's chip, and its kernel named {name!r}: `tec emu FILE` lists the kernels of a code object",
+            )
         return LoadedFunction(module, name, handle.value or 0, self._shared_limit(module.ordinal))
 
     def _shared_limit(self, ordinal: int) -> int:

@@ -120,13 +120,19 @@ class HipDriver(GpuDriver):
             if library is None:
                 tried = "".join(f"\n  looked for {f}" for f in failures)
                 variables = ", ".join(f"{v}={os.environ.get(v, '(not set)')}" for v in ("ROCM_PATH", "HIP_PATH"))
-                raise DeviceError(f"no AMD GPU was found: libamdhip64 could not be loaded{tried}\n  {variables}")
+                raise DeviceError(
+                    f"no AMD GPU was found: libamdhip64 could not be loaded{tried}\n  {variables}",
+                    hint="install ROCm's HIP runtime, or name its library in TEC_HIP_LIBRARY",
+                )
         self._cdll = library
         super().__init__(Library(library, name, _PROTOTYPES, self._describe))
         status = self.lib.function("hipInit")(0)
         # Without a GPU, versions answer hipInit with "no device" or "invalid device"; the count then says 0.
         if status not in (0, _NO_DEVICE, _INVALID_DEVICE):
-            raise DeviceError(f"no AMD GPU was found: {self.lib.failed('hipInit', status).message}")
+            raise DeviceError(
+                f"no AMD GPU was found: {self.lib.failed('hipInit', status).message}",
+                hint="rocminfo tells whether the driver sees the GPU; in a container, give it /dev/kfd and /dev/dri",
+            )
         self._one_device = self.device_count() == 1
 
     def _describe(self, status: int) -> str:
@@ -191,7 +197,10 @@ class HipDriver(GpuDriver):
         self.lib.call(name, buffer, ordinal)
         found = re.findall(rb"gfx[0-9a-f]{3,5}(?::[a-z]+[+-])*(?=\0)", buffer.raw)
         if not found:
-            raise DeviceError(f"{self.library} does not say which chip device {ordinal} is")
+            raise DeviceError(
+                f"{self.library} does not say which chip device {ordinal} is",
+                hint=f"rocminfo names the chip; {self.library} may be of a version that keeps it elsewhere: TEC_HIP_LIBRARY names another",
+            )
         return str(found[-1].decode())
 
     def runtime_version(self) -> int:
@@ -220,7 +229,10 @@ class HipDriver(GpuDriver):
 
     def _allow_shared(self, function: LoadedFunction, shared_bytes: int) -> None:
         limit = self.attributes(function.ordinal).lds_bytes
-        raise DeviceError(f"kernel {function.name!r} asks for {shared_bytes} bytes of LDS, a work-group has {limit}")
+        raise DeviceError(
+            f"kernel {function.name!r} asks for {shared_bytes} bytes of LDS, a work-group has {limit}",
+            hint="take smaller tiles, fewer stages of a pipeline, or a narrower type in shared memory",
+        )
 
     def _launch_failed(
         self, function: LoadedFunction, grid: Dim3, block: Dim3, shared_bytes: int, status: int

@@ -89,7 +89,9 @@ def _param(index: int, data: Any) -> Param:
             bool(data.get("writes")), align, None, bool(data.get("complex")) and dtype in _COMPLEX,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, ArgumentError) as error:
-        raise PackageError(f"a damaged signature: parameter {index + 1}: {error}", locate=False) from None
+        raise PackageError(
+            f"a damaged signature: parameter {index + 1}: {error}", hint=exprs.DAMAGED, locate=False
+        ) from None
 
 
 class Checker:
@@ -97,7 +99,7 @@ class Checker:
 
     def __init__(self, function: str, signature: Any, device_kind: str):
         if not isinstance(signature, dict) or not isinstance(signature.get("params"), list):
-            raise PackageError(f"a damaged signature of {function!r}", locate=False)
+            raise PackageError(f"a damaged signature of {function!r}", hint=exprs.DAMAGED, locate=False)
         self.function = function
         self.device_kind = device_kind
         self.params = [_param(i, p) for i, p in enumerate(signature["params"])]
@@ -108,7 +110,9 @@ class Checker:
                 for name, dtype in ((v["name"], v["dtype"]) for v in signature.get("implicit", ()))
             }
         except (KeyError, TypeError, ArgumentError):
-            raise PackageError(f"a damaged signature of {function!r}: implicit variables", locate=False) from None
+            raise PackageError(
+                f"a damaged signature of {function!r}: implicit variables", hint=exprs.DAMAGED, locate=False
+            ) from None
         self.tensors = [p for p in self.params if p.is_tensor]
         self.scalars = [p for p in self.params if not p.is_tensor]
         self.alias_ok = bool(signature.get("alias_ok"))
@@ -147,7 +151,10 @@ class Checker:
         if made.dtype != p.given[0]:
             raise self.error(f"{p} has dtype {made.dtype}, {p.given[0]} is wanted", hint=f'x.astype("{p.given[0]}")')
         if len(made.shape) != len(p.given[1]):
-            raise self.error(f"{p} has shape {made.shape}, {exprs.shape_text(p.given[1])} is wanted")
+            raise self.error(
+                f"{p} has shape {made.shape}, {exprs.shape_text(p.given[1])} is wanted",
+                hint=_dimensions(made, p.given[1]),
+            )
         return as_parts(made)
 
     def _array(self, p: Param, a: Any, after: list[Callable[[], None]]) -> NDArray:
@@ -167,7 +174,10 @@ class Checker:
             try:
                 return from_dlpack(a)
             except (BufferError, RuntimeError, TypeError, ValueError) as error:
-                raise self.error(f"{p} cannot be taken through DLPack: {error}") from None
+                raise self.error(
+                    f"{p} cannot be taken through DLPack: {error}",
+                    hint="copy it first: tec.nd.array(np.asarray(x), dev)",
+                ) from None
         what = "a number" if isinstance(a, (int, float, np.generic)) else type(a).__name__
         raise self.error(
             f"{p} is {what}, a {p.given[0]} array of shape {exprs.shape_text(p.given[1])} is wanted",
@@ -261,21 +271,26 @@ class Checker:
         """A scalar argument as what is packed."""
         if type(value) not in (int, float, bool):
             if isinstance(value, NDArray) or (isinstance(value, np.ndarray) and value.ndim):
-                raise self.error(f"{p} is an array, a {p.dtype} number is wanted")
+                raise self.error(
+                    f"{p} is an array, a {p.dtype} number is wanted",
+                    hint="x.item() is the number of an array of one element",
+                )
             if not hasattr(value, "__index__") and not hasattr(value, "__float__"):
-                raise self.error(f"{p} is {value!r}, a {p.dtype} number is wanted")
+                raise self.error(f"{p} is {value!r}, a {p.dtype} number is wanted", hint=self.prototype)
         try:
             return p.pack(value)  # type: ignore[misc]
         except ArgumentError as error:
-            raise self.error(f"{p}: {error.message}") from None
+            raise self.error(f"{p}: {error.message}", hint=error.hint) from None
         except (TypeError, ValueError, OverflowError):
-            raise self.error(f"{p} is {value!r}, a {p.dtype} number is wanted") from None
+            raise self.error(f"{p} is {value!r}, a {p.dtype} number is wanted", hint=self.prototype) from None
 
     def _check_form(self, p: Param, a: NDArray) -> None:
         if a.dtype != p.dtype:
             raise self.error(f"{p} has dtype {a.dtype}, {p.dtype} is wanted", hint=f'x.astype("{p.dtype}")')
         if len(a.shape) != len(p.shape):
-            raise self.error(f"{p} has shape {a.shape}, {exprs.shape_text(p.shape)} is wanted")
+            raise self.error(
+                f"{p} has shape {a.shape}, {exprs.shape_text(p.shape)} is wanted", hint=_dimensions(a, p.shape)
+            )
         if p.writes and not a.writable:
             raise self.error(
                 f"{p} is written by the function, and the array is read-only",
@@ -319,7 +334,15 @@ class Checker:
             known = [f"{v} is {env[v]} by {whence.get(v, 'the call')}" for v in dict.fromkeys(exprs.names(e))]
             because = f": {', '.join(known)}" if known else ""
             where = f"dimension {d}" if what == "shape" else f"stride {d}"
-            raise self.error(f"{p} has {what} {whole}, {wanted} is wanted; {where} is {n}, not {want}{because}")
+            if what == "stride":
+                hint = "pass a compact array, or declare the buffer's strides as variables"
+            elif known:
+                hint = f"pass {self.prototype}: a name is one size in all of them"
+            else:
+                hint = f'{where} is {want} in every call; a size tec.var("n") in place of the number takes any'
+            raise self.error(
+                f"{p} has {what} {whole}, {wanted} is wanted; {where} is {n}, not {want}{because}", hint=hint
+            )
         return True
 
     def _match_rest(self, later: list[Any], args: Sequence[Any], env: dict[str, Any], whence: dict[str, str]) -> None:
@@ -365,3 +388,10 @@ def _overlap(a: NDArray, b: NDArray) -> bool:
     if a.device.driver is None:
         return bool(np.shares_memory(a._cpu_view(), b._cpu_view()))
     return False  # interleaved views of device memory: the caller knows
+
+
+def _dimensions(a: NDArray, wanted: Sequence[Any]) -> str:
+    """How an array gets as many dimensions as are wanted."""
+    if len(a.shape) < len(wanted):
+        return f"{len(wanted)} dimensions are wanted, this has {len(a.shape)}: x.reshape(...) adds those of size 1"
+    return f"{len(wanted)} dimensions are wanted, this has {len(a.shape)}: x.reshape(...) joins or drops some"

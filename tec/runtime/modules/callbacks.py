@@ -22,6 +22,7 @@ from ..arrays.dtypes import itemsize
 from ..arrays.ndarray import NDArray
 from ..devices.device import cpu
 from ..devices.storage import Storage
+from . import exprs
 
 _PREFIX = "tec_packed:"
 _LIBRARY = "tec.library."
@@ -201,7 +202,9 @@ class Thunks:
                 types += [ctypes.c_void_p, *[ctypes.c_int64] * a.ndim]
             elif a.kind != "text":
                 if a.kind not in _C_TYPES:
-                    raise PackageError(f"an argument of kind {a.kind!r} of function {name!r}", locate=False)
+                    raise PackageError(
+                        f"an argument of kind {a.kind!r} of function {name!r}", hint=exprs.DAMAGED, locate=False
+                    )
                 types.append(_C_TYPES[a.kind])
 
         def thunk(*values: Any) -> int:

@@ -45,7 +45,10 @@ class CpuCode:
         try:
             address = self._object.address(name)
         except KeyError:
-            raise PackageError(f"the object defines no function {name!r}") from None
+            raise PackageError(
+                f"the object defines no function {name!r}",
+                hint="the package is damaged, or was put together from two: save the module again",
+            ) from None
         function: Any = ENTRY(address)
         function.keep = self._object  # the code stays mapped as long as the function is there
         if not self._thunks:

@@ -12,6 +12,9 @@ from typing import Any
 
 from ...errors import PackageError, one_line
 
+# What to do about a record that no version of tec has written.
+DAMAGED = "the package was changed after it was saved, or cut off: copy it again, or compile and save it again"
+
 Env = Mapping[str, Any]
 Compiled = int | float | Callable[[Env], Any]
 
@@ -41,7 +44,7 @@ def compile_expr(e: Any, depth: int = 0) -> Compiled:
     if hasattr(e, "__index__"):
         return int(e.__index__())
     if depth > _MAX_DEPTH or not isinstance(e, (list, tuple)) or not e:
-        raise PackageError(f"not an expression: {_brief(e)}", locate=False)
+        raise PackageError(f"not an expression: {_brief(e)}", hint=DAMAGED, locate=False)
     op = e[0]
     parts = [compile_expr(x, depth + 1) for x in e[1:]]
     if op == "select" and len(parts) == 3:
@@ -49,7 +52,7 @@ def compile_expr(e: Any, depth: int = 0) -> Compiled:
         return lambda env: a(env) if cond(env) else b(env)
     function = BINARY.get(op) if isinstance(op, str) else None
     if function is None or len(parts) != 2:
-        raise PackageError(f"not an expression: {_brief(e)}", locate=False)
+        raise PackageError(f"not an expression: {_brief(e)}", hint=DAMAGED, locate=False)
     return _binary(function, parts[0], parts[1])
 
 
@@ -59,7 +62,7 @@ def _binary(f: Callable[[Any, Any], Any], a: Compiled, b: Compiled) -> Compiled:
             try:
                 return f(a, b)  # type: ignore[no-any-return]
             except ZeroDivisionError:
-                raise PackageError("an expression divides by the constant 0", locate=False) from None
+                raise PackageError("an expression divides by the constant 0", hint=DAMAGED, locate=False) from None
         g = b
         return lambda env: f(a, g(env))
     h = a
@@ -92,7 +95,7 @@ def check_integral(e: Any) -> None:
     compile_expr(e)
     for leaf in _leaves(e):
         if not isinstance(leaf, str) and (isinstance(leaf, float) or not -_REGISTER <= int(leaf) < _REGISTER):
-            raise PackageError(f"not a size: {_brief(leaf)} in {_brief(e)}", locate=False)
+            raise PackageError(f"not a size: {_brief(leaf)} in {_brief(e)}", hint=DAMAGED, locate=False)
 
 
 def _leaves(e: Any) -> Iterator[Any]:

@@ -44,7 +44,10 @@ def load(device: Device, source: str | os.PathLike[str] | bytes, asm: str | None
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise DeviceError(f"{path}: {error.strerror or error}") from None
+            raise DeviceError(
+                f"{path}: {error.strerror or error}",
+                hint="the path of a .hsaco file, a bundle or a fat binary that this process may read",
+            ) from None
     entry = bundle.choose(bundle.code_objects(data), device.arch)
     image = link_object(entry.image) if entry.relocatable else entry.image
     if asm is None and path is not None and device.is_emulated:

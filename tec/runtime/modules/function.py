@@ -272,13 +272,19 @@ class Function:
         if 0 < status <= len(self.asserts):
             raise TecError(f"{self.name}: {self.asserts[status - 1]}")
         if status == _OUT_OF_MEMORY:
-            raise DeviceError(f"{self.name}: no memory for the function's workspace")
+            raise DeviceError(
+                f"{self.name}: no memory for the function's workspace",
+                hint="run a smaller batch, or give the function less to keep: compute_at makes intermediate results smaller",
+            )
         if status == _NO_TILES:
             raise DeviceError(
                 f"{self.name}: the system does not let this process use the CPU's tile registers (AMX)",
                 hint='build for the CPU without them: "llvm -mattr=-amx-bf16,-amx-int8"',
             )
-        raise TecError(f"{self.name}: assertion {status - 1} in the compiled function failed")
+        raise TecError(
+            f"{self.name}: assertion {status - 1} in the compiled function failed",
+            hint="the arguments break a condition that the program states; build with sources kept to see which",
+        )
 
     # ---- GPU
 
@@ -479,8 +485,8 @@ def _kept(block: bytes, values: list[Any]) -> tuple[bytes, list[Any]]:
 
 
 def _hashable(a: Any) -> Any:
-    """A scalar argument as a key: NumPy's are hashable, and a 0-d array becomes its element."""
-    return a if isinstance(a, NDArray) or not hasattr(a, "item") else a.item()
+    """A scalar argument as a key: NumPy's are hashable, and a 0-d array becomes its element. One of several elements is no key: it is refused later."""
+    return a if isinstance(a, NDArray) or not hasattr(a, "item") else a.item() if a.size == 1 else _NEVER
 
 
 def _slot(dtype: str) -> str:

@@ -196,7 +196,7 @@ class Module:
         if kind is None:
             kind = next((k for k in _DEFAULT_SOURCES if k in kinds), None)
             if kind is None:
-                raise ArgumentError(f"this {self.kind} module keeps no source text")
+                raise ArgumentError(f"this {self.kind} module keeps no source text", hint="get_binary() gives the code")
         found = self._source(kind, name)
         if found is None:
             if name is not None and name not in self._text_names():
@@ -205,7 +205,8 @@ class Module:
                     hint=f"names: {', '.join(self._text_names()) or 'none'}",
                 )
             raise ArgumentError(
-                f"no source of kind {kind!r} in this {self.kind} module", hint=f"kinds: {', '.join(kinds) or 'none'}"
+                f"no source of kind {kind!r} in this module for {self.target or self.kind}",
+                hint=f"kinds: {', '.join(kinds) or 'none'}; get_binary() gives the code itself",
             )
         return found
 
@@ -249,7 +250,7 @@ class Module:
             f.flush()
             done = subprocess.run([tool, f.name], capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise DeviceError(f"nvdisasm failed: {done.stderr.strip()[:500]}")
+            raise DeviceError(f"nvdisasm failed: {done.stderr.strip()[:500]}", hint="get_source('ptx') needs no tool")
         return done.stdout
 
     # ---- code on a device

@@ -126,7 +126,10 @@ def package_writer(
     try:
         text = json.dumps(manifest, allow_nan=True, default=_plain).encode()
     except (TypeError, ValueError) as error:
-        raise PackageError(f"{kind} cannot be saved: {error}") from None
+        raise PackageError(
+            f"{kind} cannot be saved: {error}",
+            hint="what is attached to it must be numbers, text, lists or dicts of them",
+        ) from None
     return lambda f: _write_zip(f, text, entries)
 
 
@@ -161,11 +164,19 @@ class Package:
         try:
             self._file = open_regular(path)
         except FileNotFoundError:
-            raise PackageError(f"no such file: {path}") from None
+            raise PackageError(
+                f"no such file: {path}",
+                hint="Network.save, Module.save and `tec compile model.onnx -o PATH` write packages",
+            ) from None
         except IsADirectoryError:
-            raise PackageError(f"{path} is a folder, not a package") from None
+            raise PackageError(
+                f"{path} is a folder, not a package",
+                hint="name the file in it: .tec for a network, .tecmod for a module",
+            ) from None
         except OSError as error:
-            raise PackageError(f"cannot read {path}: {error.strerror}") from None
+            raise PackageError(
+                f"cannot read {path}: {error.strerror}", hint="check the path and your rights to the file"
+            ) from None
         try:
             self._zip = zipfile.ZipFile(self._file)
         except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, ValueError, NotImplementedError):
@@ -178,7 +189,9 @@ class Package:
             ) from None
         except OSError as error:
             self._file.close()
-            raise PackageError(f"cannot read {path}: {error.strerror}") from None
+            raise PackageError(
+                f"cannot read {path}: {error.strerror}", hint="check the path and your rights to the file"
+            ) from None
         self._file_bytes = os.fstat(self._file.fileno()).st_size
         try:
             self._read_manifest(kind, versions)
@@ -192,13 +205,19 @@ class Package:
         try:
             info = self._zip.getinfo(_MANIFEST)
         except KeyError:
-            raise PackageError(f"{path} is no tec package: it has no {_MANIFEST}") from None
+            raise PackageError(
+                f"{path} is no tec package: it has no {_MANIFEST}",
+                hint="Network.save, Module.save and `tec compile` write packages",
+            ) from None
         try:
             manifest = json.loads(self._read(info, min(info.file_size, _MANIFEST_LIMIT + 1), _MANIFEST_LIMIT))
         except (ValueError, RecursionError):
             raise damaged(f"{_MANIFEST} is no JSON") from None
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise PackageError(f"{path} is no tec package: {_MANIFEST} is of another format")
+            raise PackageError(
+                f"{path} is no tec package: {_MANIFEST} is of another format",
+                hint="Network.save, Module.save and `tec compile` write packages",
+            )
         version = manifest.get("version")
         if type(version) is not int or version not in versions:
             hint = "compile it again with this version, or use the tec that wrote it"

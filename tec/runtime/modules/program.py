@@ -314,7 +314,10 @@ class HostProgram:
         try:
             yield from self._walk(self._steps, dict(env), functions)
         except ZeroDivisionError:
-            raise ArgumentError(f"{self.function}: a size of the host program divides by 0 for {env}") from None
+            raise ArgumentError(
+                f"{self.function}: a size of the host program divides by 0 for {env}",
+                hint="a size that the program divides by must not be 0: call it with arrays that are not empty there",
+            ) from None
 
     def _walk(self, steps: list[Any], env: dict[str, Any], functions: Callable[[str], Any]) -> Iterator[Entry]:
         """The entries of a run of some steps with sizes known."""
@@ -454,7 +457,7 @@ def map_maker(function: Any, x: TensorMap, sizes: tuple[int, ...], strides: tupl
     """A function from a tensor's address to its map, which remembers the addresses that it has seen last."""
     encode = getattr(function, "encode_tensor_map", None)
     if encode is None:
-        raise DeviceError("a kernel copies by tensor maps, which this device does not have")
+        raise DeviceError("a kernel copies by tensor maps, which are of sm_90 and later", hint="compile for this chip")
     in_bytes = tuple(n * itemsize(x.dtype) for n in strides)
     return lru_cache(maxsize=_MAPS_KEPT)(lambda address: encode(address, x.dtype, sizes, in_bytes, x.box, x.swizzle))
 

@@ -49,7 +49,8 @@ def check_communicators(plan: Plan, device: Device, given: Mapping[str, Collecti
             )
         if comm.device is not device:
             raise ArgumentError(
-                f"the communicator of mesh axis {step.axis!r} is on {comm.device}, the executor on {device}"
+                f"the communicator of mesh axis {step.axis!r} is on {comm.device}, the executor on {device}",
+                hint=f"make the group on {device}, or the executor on {comm.device}",
             )
 
 

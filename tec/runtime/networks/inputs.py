@@ -80,7 +80,8 @@ class Feeds:
             n = given[k].shape[d]
             if env.setdefault(e, n) != n:
                 raise ArgumentError(
-                    f"size {one_line(e)} is {env[e]} elsewhere and {n} in dimension {d} of input {one_line(self.names[k])}"
+                    f"size {one_line(e)} is {env[e]} elsewhere and {n} in dimension {d} of input {one_line(self.names[k])}",
+                    hint=f"the inputs share the size {one_line(e)}: give all of them arrays with one value for it",
                 )
             if not self._least(e) <= n < SIZE_END:
                 raise ArgumentError(
@@ -118,5 +119,6 @@ def as_array(what: str, v: Allocation, x: Any, share: bool = False) -> NDArray:
     except (ArgumentError, ValueError, TypeError, RuntimeError, OverflowError):
         kind = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         raise ArgumentError(
-            f"{what} is {kind} that makes no array of numbers, the network takes {v.dtype}{exprs.shape_text(v.shape)}"
+            f"{what} is {kind} that makes no array of numbers, the network takes {v.dtype}{exprs.shape_text(v.shape)}",
+            hint=f"np.asarray(x, dtype={v.dtype!r}) must succeed: nested lists of equal lengths, or an array",
         ) from None

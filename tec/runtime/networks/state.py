@@ -265,7 +265,10 @@ class States:
                 )
             old = self.array(name)
             if self.growing.get(name) is not None and self.growing[name].axis == 0:
-                raise ArgumentError(f"state {name} grows along axis 0, where reorder would take beams")
+                raise ArgumentError(
+                    f"state {name} grows along axis 0, where reorder would take beams",
+                    hint="reorder takes rows along axis 0: let the state grow along another axis, such as (beams, heads, tokens, size)",
+                )
             if not old.shape or index.min() < 0 or index.max() >= old.shape[0]:
                 raise ArgumentError(
                     f"reorder: indices {index.tolist()} into {old.shape[:1]} of state {name}",

@@ -57,7 +57,9 @@ def code_objects(data: bytes) -> list[Entry]:
             return [Entry(MACH.get(flags & 0xFF, f"EF_AMDGPU_MACH {flags & 0xFF:#x}"), (), data)]
         found = [entry for start in _starts(data) for entry in _entries(data, start)]
     except (struct.error, UnicodeDecodeError, zlib.error) as error:
-        raise DeviceError(f"a damaged bundle of code objects: {error}") from None
+        raise DeviceError(
+            f"a damaged bundle of code objects: {error}", hint="the file was cut off or changed: build or copy it again"
+        ) from None
     if not found:
         raise DeviceError(
             "no AMDGPU code object in this file",
@@ -89,7 +91,8 @@ def _entries(data: bytes, start: int) -> list[Entry]:
         at += 24 + length
         if start + offset + size > len(data):
             raise DeviceError(
-                f"a damaged bundle: entry {name!r} ends {start + offset + size - len(data)} bytes past the file"
+                f"a damaged bundle: entry {name!r} ends {start + offset + size - len(data)} bytes past the file",
+                hint="the file was cut off or changed: build or copy it again",
             )
         image = data[start + offset : start + offset + size]
         found = re.search(r"amdgcn-amd-amdhsa-[\w]*-(gfx[\w-]+?)((?::[a-z]+[+-])*)$", name)
@@ -110,7 +113,10 @@ def _decompress(data: bytes, start: int) -> bytes:
     header, sizes = {1: (20, "<I"), 2: (24, "<4xI"), 3: (32, "<8xQ")}[version]
     (size,) = struct.unpack_from(sizes, data, start + 8)
     if size > _MOST_BYTES:
-        raise DeviceError(f"a compressed bundle that says it holds {size} bytes")
+        raise DeviceError(
+            f"a compressed bundle that says it holds {size} bytes",
+            hint=f"at most {_MOST_BYTES} bytes are unpacked: the file is damaged, or unpack it by clang-offload-bundler",
+        )
     return zlib.decompressobj().decompress(data[start + header :], size)
 
 

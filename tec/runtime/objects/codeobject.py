@@ -172,7 +172,10 @@ def _check_header(image: bytes) -> None:
         raise DeviceError("this is not a code object: no ELF header", hint="pass the bytes of a .hsaco file")
     if image[4:6] != b"\x02\x01" or struct.unpack_from("<H", image, 18)[0] != _EM_AMDGPU:
         machine = struct.unpack_from("<H", image, 18)[0]
-        raise DeviceError(f"an ELF file for machine {machine}, not for AMDGPU ({_EM_AMDGPU})")
+        raise DeviceError(
+            f"an ELF file for machine {machine}, not for AMDGPU ({_EM_AMDGPU})",
+            hint="pass the code object of a GPU: a .hsaco file, or a bundle or fat binary that holds one",
+        )
 
 
 def _sections(image: bytes) -> dict[int, tuple[int, int, int, bytes, tuple[int, int, str]]]:
@@ -236,7 +239,10 @@ def _read(image: bytes) -> CodeObject:
     mach = flags & 0xFF
     chip = MACH.get(mach)
     if chip is None:
-        raise DeviceError(f"a code object for an AMDGPU chip this version does not know (EF_AMDGPU_MACH {mach:#x})")
+        raise DeviceError(
+            f"a code object for an AMDGPU chip this version does not know (EF_AMDGPU_MACH {mach:#x})",
+            hint=f"chips that it knows: {', '.join(sorted(set(MACH.values())))}",
+        )
     kernels: dict[str, KernelInfo] = {}
     for entry in metadata.get("amdhsa.kernels", []):
         info = _kernel(entry, symbols, segments)

@@ -217,6 +217,7 @@ class _Linker:
                     if symbol.bind != 2:
                         raise PackageError(
                             f"the object needs symbol {symbol.name!r}, which neither libc, libm nor tec's runtime has",
+                            hint=f"load the library that has {symbol.name!r} into the process first (ctypes.CDLL(path, ctypes.RTLD_GLOBAL)), or build the object without it",
                             locate=False,
                         )
                     address = 0

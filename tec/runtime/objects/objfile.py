@@ -63,7 +63,11 @@ def load_object(
         # Private: by default a forked child would share the writable data, the pool's lists of free blocks among it.
         mapping = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError) as e:
-        raise DeviceError(f"no memory for {size} bytes of code: {e}", locate=False) from None
+        raise DeviceError(
+            f"no memory for {size} bytes of code: {e}",
+            hint="free memory, or raise the limit of the process (ulimit -v)",
+            locate=False,
+        ) from None
     start = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
     base = (start + PAGE - 1) & -PAGE
 
@@ -86,7 +90,7 @@ def _protect(address: int, size: int, prot: int) -> None:
     if not size:
         return
     if sys.platform == "win32":
-        raise DeviceError("compiled CPU code is not loaded on Windows yet", locate=False)
+        raise DeviceError("compiled CPU code is not loaded on Windows yet", hint="run under WSL or Linux", locate=False)
     libc = _libraries()[0]
     libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     if libc.mprotect(address, size, prot) != 0:

@@ -82,7 +82,9 @@ def _file(
         place.append((name, kind, 2, len(head), len(contents), entry))
         head += contents
     if len(head) > PAGE:
-        raise PackageError(f"{len(head)} bytes of symbols; {PAGE} are held")
+        raise PackageError(
+            f"{len(head)} bytes of symbols; {PAGE} are held", hint="export fewer functions from one library"
+        )
     end = PAGE + len(linked.data)
     at, size = {p[0]: p[3] for p in place}, {p[0]: p[4] for p in place}
     tags = [

@@ -50,7 +50,8 @@ class Product:
         wide = a.dtype in ("float16", "bfloat16") and c.dtype == "float32"
         if not fit or not whole or a.dtype != b.dtype or not (c.dtype == a.dtype or wide):
             raise ArgumentError(
-                f"a product of {a.dtype} {a.shape} and {b.dtype} {b.shape} ({transposes}) to {c.dtype} {c.shape}"
+                f"a product of {a.dtype} {a.shape} and {b.dtype} {b.shape} ({transposes}) to {c.dtype} {c.shape}",
+                hint="a is (..., m, k), b (..., k, n) and c (..., m, n), before transpositions, with batches equal or 1; a and b have one type, and c has it too, or float32 of 16-bit operands",
             )
         steps = [math.prod(x.shape[-2:]) if math.prod(x.shape[:-2]) == batch and batch > 1 else 0 for x in (a, b)]
         return cls(a.dtype, c.dtype, m, n, k, batch, trans_a, trans_b, a.address, b.address, c.address, *steps)
@@ -160,7 +161,10 @@ def _hipblaslt_plan(lib: Any, own: Any, p: Product, kind: int) -> tuple[Any, ...
     )  # fmt: skip
     call(lib, "hipblasLtMatmulPreferenceDestroy", preference)
     if not count.value:
-        raise DeviceError(f"hipBLASLt has no algorithm for a product of {p.dtype} {p.m} x {p.n} x {p.k}")
+        raise DeviceError(
+            f"hipBLASLt has no algorithm for a product of {p.dtype} {p.m} x {p.n} x {p.k}",
+            hint="let tec compile this product: leave the extern call out",
+        )
     return desc, layouts, best
 
 

@@ -25,7 +25,10 @@ def _device(library: str, *arrays: NDArray) -> Device:
         raise ArgumentError(f"no library {library!r} is known", hint=", ".join(LIBRARIES))
     device = arrays[0].device
     if device.kind != known.kind:
-        raise DeviceError(f"{library} works on {known.kind}, and the array is on {device}")
+        raise DeviceError(
+            f"{library} works on {known.kind}, and the array is on {device}",
+            hint=f"copy the arrays there: x.copyto(tec.{known.kind}(0))",
+        )
     return device
 
 

@@ -44,7 +44,8 @@ class Convolution:
         want = (n, k, (h + 2 * ph - dh * (r - 1) - 1) // sh + 1, (width + 2 * pw - dw * (s - 1) - 1) // sw + 1)
         if per_group * groups != c or k % groups or tuple(y.shape) != want or not x.dtype == w.dtype == y.dtype:
             raise ArgumentError(
-                f"a convolution of {x.shape} by {w.shape} in {groups} groups gives {want}, not {y.shape}"
+                f"a convolution of {x.shape} by {w.shape} in {groups} groups gives {want}, not {y.shape}",
+                hint=f"x is (n, c, h, w), weights (k, c / groups, r, s), all of one type, and the output {want}",
             )
         return cls(x.dtype, tuple(x.shape), tuple(w.shape), tuple(y.shape), numbers, x.address, w.address, y.address)
 
@@ -109,7 +110,10 @@ def _cudnn_plan(lib: Any, own: Any, c: Convolution) -> tuple[Any, ...]:
         )
         if not row.status and not status:
             return tensors[0], w, conv, tensors[1], row.algo, nbytes.value
-    raise DeviceError(f"cuDNN has no algorithm for a convolution of {c.dtype} {c.x_shape} by {c.w_shape}")
+    raise DeviceError(
+        f"cuDNN has no algorithm for a convolution of {c.dtype} {c.x_shape} by {c.w_shape}",
+        hint="let tec compile this convolution: leave the extern call out",
+    )
 
 
 def _cudnn(device: Device, c: Convolution) -> None:
@@ -144,7 +148,10 @@ def _miopen_plan(lib: Any, own: Any, c: Convolution) -> tuple[Any, ...]:
     found, best = c_size_t(), _Solution()
     call(lib, "miopenConvolutionForwardGetSolution", own, w, x, conv, y, c_size_t(1), byref(found), byref(best))
     if not found.value:
-        raise DeviceError(f"MIOpen has no solution for a convolution of {c.dtype} {c.x_shape} by {c.w_shape}")
+        raise DeviceError(
+            f"MIOpen has no solution for a convolution of {c.dtype} {c.x_shape} by {c.w_shape}",
+            hint="let tec compile this convolution: leave the extern call out",
+        )
     call(lib, "miopenConvolutionForwardCompileSolution", own, w, x, conv, y, c_uint64(best.id))
     return x, w, conv, y, best.id, best.workspace
 

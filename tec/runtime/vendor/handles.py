@@ -23,7 +23,10 @@ def call(library: Any, function: str, *args: Any) -> None:
     """A function of a library whose status is 0 where all went well. Raises DeviceError."""
     status = getattr(library, function)(*args)
     if status:
-        raise DeviceError(f"{function} failed: status {status}")
+        raise DeviceError(
+            f"{function} failed: status {status}",
+            hint="the library's manual lists its statuses; most often its version does not fit the driver's, or the device has no memory left",
+        )
 
 
 def enter(device: Device) -> None:

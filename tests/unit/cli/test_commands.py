@@ -251,6 +251,11 @@ def test_completion(tec_cli):
 def test_dims():
     assert join_dims(["--input-dim", "x", "1", "3", "--seed", "4"]) == ["--input-dim=x=1,3", "--seed", "4"]
     assert join_dims(["m.onnx", "--input-dim", "@x", "7"]) == ["m.onnx", "--input-dim=x=7"]
+    assert join_dims(["--input-dim", "x", "batch", "3", "m.onnx"]) == ["--input-dim=x=batch,3", "m.onnx"]
+    assert join_dims(["--input-dim", "n", "4", "model"]) == [
+        "--input-dim=n=4",
+        "model",
+    ]  # the last word is no dimension
     assert parse_dims(["x=1,3,8", "a=b=2x4"]) == {"x": (1, 3, 8), "a=b": (2, 4)}
     assert parse_dims(["x=1,a,x"]) == {"x": (1, "a", "x")}
     for bad in ("x", "x=1,a!", "=1", "x=-1"):
