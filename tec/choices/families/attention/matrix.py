@@ -178,7 +178,8 @@ class MatrixAttention(SplitAttention):
             there, alone = beside * waves, beside == 1
             matrix, vector = (x * min(chip.simds, resident) / min(chip.simds, there) for x in (matrix, vector))
             clocks = max(clocks, self._held_up(choice, matrix, vector, lds, there))
-        clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
+        beside_others = self.figures["waited_barrier"] if "waited_reads" in self.figures else BARRIER_CLOCKS
+        clocks += (ALONE_CLOCKS if alone else beside_others) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
             1, resident // waves
         )
         begin = 600.0
@@ -195,14 +196,17 @@ class MatrixAttention(SplitAttention):
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_seconds, "matrix")
 
     def _held_up(self, choice: Choice, matrix: float, vector: float, lds: float, there: int) -> float:
-        """Clocks of a step where products wait for reads of shared memory, of so many wavefronts a unit: LLVM reads an operand where its product is, so that reads hide nothing;
-        and of one wavefront a SIMD products and weights do not hide each other."""
+        """Clocks of a step where products wait for shared memory, of so many wavefronts a unit: LLVM reads an operand where its product is, so that reads hide nothing. Each
+        work-group writes the keys and values there that all of its queries read."""
         machine, chip = self.target.machine, self.target.chip
         size, value_size = sizes(self.units[choice["unit"]], self.g)
-        work = max(matrix, vector) if there >= 2 * chip.simds else matrix + vector
+        filled = choice["keys"] * (size + value_size) * dtype_info(self.dtype).bytes  # of shared memory
+        vector += _COPY * filled / PIECE_BYTES / (self.target.wavefront_size * min(there, chip.simds))
+        lds += filled / machine.scratch_bytes_a_clock
+        shown = self.figures["shown_alone" if there < 2 * chip.simds else "shown"]
+        work = max(matrix, vector) + shown * min(matrix, vector)
         l2_bytes = level_gbps(machine, "L2") * 1e3 / machine.units / machine.clock_mhz  # a clock of a unit
-        moved: float = choice["keys"] * (size + value_size) * dtype_info(self.dtype).bytes / l2_bytes
-        return max(work + self.figures["waited_reads"] * lds, moved)
+        return float(max(work + self.figures["waited_reads"] * lds, filled / l2_bytes))
 
     def _rounds_seconds(
         self,
