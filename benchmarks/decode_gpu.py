@@ -3,7 +3,7 @@ alone, and the host's part, beside PyTorch's step in a CUDA graph.
 
     python -m benchmarks.decode_gpu --list [--target T]                        anywhere: the launches of a step with their grids and bytes
     python -m benchmarks.decode_gpu [--batch 1] [--past 128,1024] [--weights F16] [--kernels] [--chain] [--torch]
-    python -m benchmarks.decode_gpu --loop [--past 128,1024] [--weights F16]      a text of `tec.lm`, token after token: all of it, and the host's part
+    python -m benchmarks.decode_gpu --loop [--past 128,1024] [--weights F16] [--cache-type int8]      a text of `tec.lm`, token after token: all of it, and the host's part
 
 Random weights; of one of ggml's formats (`--weights Q4_0`) they stay packed, and PyTorch's step has their numbers in float16. Every number is a median. Kernels are timed in a captured graph of all launches of that name, of which each layer's weights are read in turn, so
 that the second-level cache holds none of them.
@@ -343,10 +343,13 @@ def _growing_us(executor: Any, x: Any, past: int) -> float:
     return statistics.median(took)
 
 
-def measure_loop(pasts: Sequence[int], format: str) -> None:
+def measure_loop(pasts: Sequence[int], format: str, cache_type: str | None) -> None:
     """Tokens that the device chooses by itself, greedily, behind a prompt: microseconds a token, and the host's processor time."""
     tensors = packed_tensors(format)
-    whole = tec.lm.load(Checkpoint("llama", model.CONFIG, tensors), target="cuda")
+    context = max(2048, max(pasts) + 2 * _TEXT)
+    whole = tec.lm.load(
+        Checkpoint("llama", model.CONFIG, tensors), target="cuda", context=context, cache_type=cache_type
+    )
     for past in pasts:
         token = int(whole.begin([k % model.VOCABULARY for k in range(past)]).argmax())
         text = whole.ahead(token, Sampling(), None, _TEXT)
@@ -356,7 +359,7 @@ def measure_loop(pasts: Sequence[int], format: str) -> None:
         start, used, ids = time.perf_counter(), time.process_time(), list(text)
         took, used = time.perf_counter() - start, time.process_time() - used
         row = {
-            "name": f"decode loop, {format}, past {past}",
+            "name": f"decode loop, {format}, caches of {whole.cache_type}, past {past}",
             "token_us": took / len(ids) * 1e6,
             "host_us": used / len(ids) * 1e6,
         }
@@ -371,13 +374,14 @@ def main() -> None:
     parser.add_argument("--past", default="128,1024")
     parser.add_argument("--weights", default="F16", choices=("F16", *_SCALES))
     parser.add_argument("--loop", action="store_true", help="a text that tec.lm writes")
+    parser.add_argument("--cache-type", help="of the loop's caches: int8, fp8, ...")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--chain", action="store_true", help="what each launch adds to those before it")
     parser.add_argument("--torch", action="store_true")
     args = parser.parse_args()
     pasts = [int(p) for p in args.past.split(",")]
     if args.loop:
-        measure_loop(pasts, args.weights)
+        measure_loop(pasts, args.weights, args.cache_type)
         return
     if not args.list:
         measure(args.batch, pasts, args.kernels, args.torch, args.chain, args.weights)

@@ -38,7 +38,7 @@ def command(model: Path, system: str | None, message: tuple[str, ...], state: Pa
     settings = sampling_of(said)
     from ..lm import load
 
-    lm = load(model, context=said["context"], **place_of(said))
+    lm = load(model, context=said["context"], cache_type=said["cache_type"], **place_of(said))
     common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
     if lm.template is None:
         raise Refused(f"{model}: its files have no chat template", "tec generate MODEL TEXT continues a text", MODEL)

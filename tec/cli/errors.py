@@ -109,6 +109,7 @@ _MEANT = {
     **dict.fromkeys(("export-profile", "trace", "dump-profile"), "--profile"),
     **dict.fromkeys(("n-predict", "max-new-tokens", "num-predict", "tokens"), "--max-tokens"),
     **dict.fromkeys(("ctx-size", "ctx", "num-ctx", "max-model-len", "n-ctx"), "--context"),
+    **dict.fromkeys(("cache-type-k", "cache-type-v", "kv-cache-dtype", "kv-cache-type", "ctk", "ctv"), "--cache-type"),
     **dict.fromkeys(("temp",), "--temperature"), **dict.fromkeys(("repeat-penalty",), "--repetition-penalty"),
     **dict.fromkeys(("num-beams", "beam-size"), "--beams"), **dict.fromkeys(("n", "num-return-sequences", "num-samples"), "--samples"), **dict.fromkeys(("prompt-cache", "session"), "--state"),
     **dict.fromkeys(("json-schema", "grammar"), "--schema"), **dict.fromkeys(("draft-model", "model-draft"), "--draft"),

@@ -34,7 +34,8 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile."),
             common.device_option,
             click.option("--emulate", is_flag=True, help="Run on the AMD GPU in software: as --device emu."),
-            click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations and caches."),
+            click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations."),
+            cache_type_option,
             click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
         )
     ):  # fmt: skip
@@ -42,6 +43,9 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+cache_type_option = click.option(
+    "--cache-type", metavar="TYPE", help="Of the caches of keys and values: int8, fp8, float16, ... Default: --dtype."
+)
 _BETWEEN = "\n---\n"  # of two texts: a line that a text seldom has alone
 state_option = click.option(
     "--state",
@@ -136,9 +140,9 @@ def place_of(said: dict[str, Any]) -> dict[str, Any]:
 def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import Generator
 
-    native = ("ngrams", "draft", "schema", "beams", "samples", "state")
+    native = ("ngrams", "draft", "schema", "beams", "samples", "cache_type", "state")
     if any(said[n] for n in native):
-        *first, last = (f"--{n}" for n in native)
+        *first, last = (f"--{n.replace('_', '-')}" for n in native)
         raise ArgumentError(
             f"{', '.join(first)} and {last} are for GGUF files and Hugging Face folders, not for ONNX models",
             hint="without them",
@@ -153,7 +157,7 @@ def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], setting
     from ..lm import load
 
     schema = None if said["schema"] is None else _schema_of(said["schema"])
-    model = load(models[0], context=said["context"], **place_of(said))
+    model = load(models[0], context=said["context"], cache_type=said["cache_type"], **place_of(said))
     model.ends |= set(said["end"])
     if said["beams"] is not None:
         return _by_beams(model, prompt, said, settings)

@@ -10,6 +10,7 @@ import click
 
 from . import common
 from .errors import Refused
+from .generating import cache_type_option
 
 
 @click.command(
@@ -83,7 +84,8 @@ Examples:
 @click.option("--context", type=click.IntRange(1), metavar="N", help="The most tokens of a text.")
 @click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile.")
 @common.device_option
-@click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations and caches.")
+@click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations.")
+@cache_type_option
 @click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing.")
 def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said: Any) -> None:
     """Serve a model with OpenAI's API: chat and text completions, streams, tools, models, metrics. MODEL: a GGUF file, or a folder as Hugging Face has it."""
@@ -110,7 +112,7 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
             embedder(checkpoint, dtype=said["dtype"] or "float32", **how), name, queue=said["queue"], limits=limits
         )
     else:
-        lm = load(checkpoint, dtype=said["dtype"], context=said["context"], **how)
+        lm = load(checkpoint, dtype=said["dtype"], context=said["context"], cache_type=said["cache_type"], **how)
         served = served_of(
             lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits, block=said["block"], blocks=said["blocks"],
             cache=not said["no_cache"], ngrams=said["ngrams"], draft=load(said["draft"], dtype=said["dtype"], context=lm.context, **how) if said["draft"] else None,

@@ -48,6 +48,11 @@ def usual_dtype(config: Config, target: Target) -> str:
     return "bfloat16" if str(config.get("dtype", config.get("torch_dtype", ""))).endswith("bfloat16") else "float16"
 
 
+def common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two texts have in common from the start."""
+    return next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
 def context_of(given: int | None, config: Config) -> int:
     """The most tokens of a text. Raises ArgumentError."""
     if given is not None and (isinstance(given, bool) or not hasattr(given, "__index__") or given < 1):

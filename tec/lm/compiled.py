@@ -31,6 +31,7 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
         else:
             layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
         layers.tokens = form.tokens or layers.tokens
+        layers.cache_type = form.cache or form.dtype
         if form.placed:
             layers.place_rows()
         graph = layers.finish(find(checkpoint.architecture)(layers))

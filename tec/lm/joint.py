@@ -84,7 +84,7 @@ class PagedModel:
         self._lm, self.block = lm, block
         self.context = lm.context
         self.ends: Collection[int] = lm.ends
-        form = Form(lm.target, lm.dtype, block=block)
+        form = Form(lm.target, lm.dtype, block=block, cache=lm.cache_type)
         key = key_of(lm.checkpoint, form) if cache else None
         made = code_of(lm.checkpoint, form, key)
         self.network = _with_weights(made, lm, key)

@@ -45,7 +45,7 @@ _FRONTENDS = ("tec_gguf", "tec_hf")
 class Form:
     """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, or in place of
     logits the features of all tokens; how many tokens a run has, 0 for any; whether an input says where they stand (`Layers.place_rows`); and the tokens of a
-    block where many texts go on together (`paged`), else 0."""
+    block where many texts go on together (`paged`), else 0; and the type of caches (`caches`), "" for that of activations."""
 
     target: Target
     dtype: str
@@ -54,6 +54,7 @@ class Form:
     tokens: int = 0
     placed: bool = False
     block: int = 0
+    cache: str = ""
 
 
 @dataclass
@@ -104,6 +105,7 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         form.tokens,
         form.placed,
         form.block,
+        form.cache,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()

@@ -17,6 +17,7 @@ from ..graph.builders import Builder
 from ..graph.builders.norm import layer_norm, rms_norm
 from ..ops.dim_bounds import Empty
 from ..ops.dims import Dim
+from .caches import Rows, scales_of, stored_as
 from .config import Config
 from .rope import Frequencies, frequencies
 from .weights import WeightBuilder
@@ -42,6 +43,7 @@ class Layers:
         self.tokens: Any = Dim("tokens")
         whole = config.get("use_bidirectional_attention") is True
         self.past: Any = 0 if whole else Dim(Empty("past"))  # tokens of the text before these
+        self.cache_type = dtype
         self.layer, self.prefix = 0, "model.layers"
         self._caches: list[tuple[str, Value]] = []
         self._angles: dict[Any, tuple[Value, Value]] = {}
@@ -240,17 +242,17 @@ class Layers:
         )
 
     def attend_to(
-        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
+        self, q: Value, keys: Rows, values: Rows, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
         chunk: int = 0, slopes: Sequence[float] = (),
     ) -> Value:  # fmt: skip
         """The same with keys and values [1, heads, past + tokens, size] that are cached already."""
-        extras = self._of_heads(sink, slopes, q.shape[2])
+        extras = {**self._of_heads(sink, slopes, q.shape[2]), **scales_of(keys, values)}
         if chunk:
-            extras["bias"] = self._same_chunk(keys.shape[2], chunk)
+            extras["bias"] = self._same_chunk(keys.codes.shape[2], chunk)
         if self._row is not None:
             extras["start"] = self._row
         y = self.b.op(
-            "attention", q, keys, values, *extras.values(), scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
+            "attention", q, keys.codes, values.codes, *extras.values(), scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
             left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past if self._row is None else None, extras=tuple(extras),
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
@@ -308,9 +310,18 @@ class Layers:
             y = self.add(y, self.w.vector(f"{self.name(name)}.bias", (features,), self.dtype))
         return y
 
-    def cached(self, x: Value, what: str) -> Value:
+    def cached(self, x: Value, what: str) -> Rows:
         """x [1, tokens, heads, size] behind the layer's cache: [1, heads, past + tokens, size]."""
-        name = f"past.{self.layer}.{what}"
+        return Rows(*(self._behind(part, f"past.{self.layer}.{what}{n}") for n, part in self._rows_of(x)))
+
+    def _rows_of(self, x: Value) -> Iterator[tuple[str, Value]]:
+        """Heads [..., size] as a cache holds them: codes, and where these are no numbers of their own their scales; each with what its cache's name ends in."""
+        codes, scale = stored_as(self.b, x, self.cache_type)
+        yield "", codes
+        if scale is not None:
+            yield ".scale", scale
+
+    def _behind(self, x: Value, name: str) -> Value:
         cache = self.graph.input(name, x.dtype, (1, x.shape[2], self.past, x.shape[3]))
         whole = self.b.op("concat", cache, self.b.transpose(x, (0, 2, 1, 3)), axis=2)
         self._caches.append((name, whole))

@@ -20,7 +20,8 @@ import numpy as np
 from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
-from .asked import SETTINGS_OF_GENERATE, context_of, ends_of, is_chat, settings_of, usual_dtype
+from .asked import SETTINGS_OF_GENERATE, common, context_of, ends_of, is_chat, settings_of, usual_dtype
+from .caching import type_of
 from .checkpoint import Checkpoint, Tokenizer
 from .config import Config
 from .elsewhere import METHODS, hint
@@ -53,20 +54,22 @@ Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 
 def load(
     path: str | os.PathLike[str] | Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
-    context: int | None = None, cache: bool = True, progress: Any = None,
+    context: int | None = None, cache: bool = True, cache_type: str | None = None, progress: Any = None,
 ) -> LanguageModel:  # fmt: skip
     """A language model, compiled and ready to generate.
 
     path: a GGUF file, a Hugging Face folder, or an opened checkpoint. target, device: as of `tec.compile` and
     executors. dtype: of activations and caches; by default float32 on CPUs, and the 16-bit float of the checkpoint on
     GPUs. context: the most tokens of a text; by default what the model was trained for. cache: keep compiled code on
-    the disk. progress: a function that is told what is being done. Returns a LanguageModel. Raises ImportModelError
-    for files that cannot be read, and ArgumentError if the memory is too small.
+    the disk. cache_type: of the caches of keys and values: "int8" or "fp8" with a scale of each head and token,
+    "float16", "bfloat16" or "float32"; by default `dtype`. progress: a function that is told what is being done.
+    Returns a LanguageModel. Raises ImportModelError for files that cannot be read, and ArgumentError if the memory is
+    too small.
     """
     checkpoint = path if isinstance(path, Checkpoint) else open_checkpoint(path)
     return LanguageModel(
-        checkpoint, target=target, device=device, dtype=dtype, context=context, cache=cache, progress=progress
-    )
+        checkpoint, target=target, device=device, dtype=dtype, context=context, cache=cache, cache_type=cache_type, progress=progress
+    )  # fmt: skip
 
 
 class LanguageModel:
@@ -74,7 +77,7 @@ class LanguageModel:
 
     def __init__(
         self, checkpoint: Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
-        context: int | None = None, cache: bool = True, progress: Any = None,
+        context: int | None = None, cache: bool = True, cache_type: str | None = None, progress: Any = None,
     ):  # fmt: skip
         start = time.perf_counter()
         if checkpoint.architecture in ENCODERS:
@@ -89,9 +92,10 @@ class LanguageModel:
         self.dtype = dtype or usual_dtype(self.config, self.target)
         if self.dtype not in _DTYPES:
             raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))
+        self.cache_type = type_of(cache_type, self.dtype)  # of keys and values
         self.context = context_of(context, self.config)
         self._check_memory()
-        form = Form(self.target, self.dtype)
+        form = Form(self.target, self.dtype, cache=self.cache_type)
         key = key_of(checkpoint, form) if cache else None
         made, weights = loaded(checkpoint, form, key, progress)
         self.network = made.network(weights)
@@ -121,7 +125,7 @@ class LanguageModel:
         """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
         are one table. Where all states are rows, the device is told in which one the token stands, and no size changes until they are full. None where the model
         cannot be compiled so: then tokens go through the network for any number of them."""
-        form = Form(self.target, self.dtype, tokens=1, placed=self._has_rows_alone)
+        form = Form(self.target, self.dtype, tokens=1, placed=self._has_rows_alone, cache=self.cache_type)
         try:
             made = code_of(self.checkpoint, form, key_of(self.checkpoint, form) if cache else None, progress)
         except TecError as error:
@@ -365,7 +369,7 @@ class LanguageModel:
         self.begun += 1
         with self._lock:
             self.check_room(len(prompt))
-            same = _common(self.ids, prompt[:-1])
+            same = common(self.ids, prompt[:-1])
             if same < len(self.ids):
                 same = self._cut(same)
             return self._read(list(prompt[same:]))
@@ -384,7 +388,7 @@ class LanguageModel:
         with self._lock:
             verifier = self.verifier()
             self.check_room(len(ids) + len(guesses))
-            same = _common(self.ids, ids[:-1])
+            same = common(self.ids, ids[:-1])
             if same < len(self.ids):
                 same = self._cut(same)
             return verifier.logits(self, [*ids[same:], *guesses])[len(ids) - same - 1 :]
@@ -488,11 +492,6 @@ class LanguageModel:
     def rows_at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
         """Rows of tables for tokens of several texts, each at its place in its text."""
         return self._lookup.at(tokens, places)
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two texts have in common from the start."""
-    return next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 __all__ = ["LanguageModel", "Path", "load"]

@@ -22,6 +22,7 @@ from ..errors import ImportModelError
 from ..graph import Graph, Value
 from ..ops.dim_bounds import Empty
 from ..ops.dims import Dim
+from .caches import Rows, scales_of
 from .config import Config
 from .layers import Layers
 from .rope import Frequencies
@@ -65,30 +66,35 @@ class PagedLayers(Layers):
             raise ImportModelError(f"positions of {self.c.architecture} turn by the length of the text")
         return super()._inverse(f)
 
-    def cached(self, x: Value, what: str) -> Value:
-        """x [1, tokens, heads, size] written into the layer's pool: [blocks, heads, tokens of a block, size]."""
-        name, (_, _, heads, size) = f"past.{self.layer}.{what}", x.shape
+    def _behind(self, x: Value, name: str) -> Value:
+        """x [1, tokens, heads, size] written into a pool of the layer: [blocks, heads, tokens of a block, size]."""
+        _, _, heads, size = x.shape
         pool = self.graph.input(name, x.dtype, (Dim("blocks"), heads, self.block, size))
         whole = self.b.op("write_rows", pool, self.b.reshape(x, (self.tokens, heads, size)), self._slots)
         self._caches.append((name, whole))
         return whole
 
     def attend_to(
-        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
+        self, q: Value, keys: Rows, values: Rows, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
         chunk: int = 0, slopes: Sequence[float] = (),
     ) -> Value:  # fmt: skip
         """See `Layers.attend_to`: of every row to its own text."""
         if chunk:
             raise ImportModelError(f"tokens of {self.c.architecture} see those of their own chunk of a text alone")
-        b, (_, _, heads, size), width = self.b, q.shape, values.shape[3]
+        b, (_, _, heads, size), width = self.b, q.shape, values.codes.shape[3]
         flat = b.reshape(q, (self.tokens, heads * size))
         found = []
         for rows, starts, tables in (self._singles, self._chunks):
             count, each = (*rows.shape, 1)[:2]
             own = b.reshape(b.op("gather", flat, rows, axis=0), (count, each, heads, size))
-            extras = {"start": starts, "table": tables, **self._of_heads(sink, slopes, heads)}
+            extras = {
+                "start": starts,
+                "table": tables,
+                **self._of_heads(sink, slopes, heads),
+                **scales_of(keys, values),
+            }
             y = b.op(
-                "attention", own, keys, values, *extras.values(), scale=size**-0.5 if scale is None else scale, softcap=softcap, right=0,
+                "attention", own, keys.codes, values.codes, *extras.values(), scale=size**-0.5 if scale is None else scale, softcap=softcap, right=0,
                 left=None if window is None else window - 1, q_order=_HEADS, out_order=_HEADS, extras=tuple(extras),
             )  # fmt: skip
             found.append(b.reshape(y, (count * each, heads * width)))

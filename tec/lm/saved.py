@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from .model import LanguageModel
 
 _STATE = "state."
-_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "uint8": "U8", "int8": "I8"}
+_NAMES = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64",
+    "uint8": "U8",
+    "int8": "I8",
+    "float8_e4m3": "F8_E4M3",
+}
 _SAMPLE = 4096  # bytes of each tensor that tell two models of the same sizes apart: some MB of all, where whole files are gigabytes
 _ELSE = "the text is read again without it: generate(prompt)"
 

@@ -34,6 +34,11 @@ PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry
 SINK = "sink"  # a score beside those of the keys, which has no value; four dimensions that broadcast to (batch, heads, queries, 1)
 SLOPES = "slopes"  # what scores gain by a place that the key stands further on (Press and others, arXiv 2108.12409); dimensions as of sinks
 TABLE = "table"  # of blocks, where keys and values lie in blocks of a pool: see `_attention`
+SCALES = ("k_scale", "v_scale")  # what a key's and a value's elements are multiplied by: see `_attention`
+# Types of keys and values beside the queries' own, by that one: each holds fewer bits, and what it holds is a number of the other.
+NARROWER = {
+    "float32": ("float16", "bfloat16", "int8", "float8_e4m3"), "float16": ("int8", "float8_e4m3"), "bfloat16": ("int8", "float8_e4m3"),
+}  # fmt: skip
 ANGLES = ("cos", "sin")  # and tables of the angles that queries are turned by; names of the others begin with "bias"
 PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
 OPERANDS = ("q", "k", "v", "out")
@@ -95,7 +100,7 @@ def block_of(table: Callable[..., Any], b: Any, number: Any, blocks: Any) -> Any
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     """The result's type. Raises where operands, their orders or their extras do not fit each other."""
     extras = attrs.get("extras", ())
-    known = all(name in (*PER_ENTRY, *ANGLES, SINK, SLOPES, TABLE) or is_bias(name) for name in extras)
+    known = all(name in (*PER_ENTRY, *ANGLES, *SCALES, SINK, SLOPES, TABLE) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
         raise fail(
             f"attention of {len(types)} inputs with extras {extras}",
@@ -108,8 +113,11 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
                 hint="a permutation of (0, 1, 2, 3)",
             )
     q, k, v = types[:3]
-    if any(t.ndim != 4 for t in types[:3]) or len({t.dtype for t in types[:3]}) != 1 or "float" not in q.dtype:
+    if any(t.ndim != 4 for t in types[:3]) or k.dtype != v.dtype or "float" not in q.dtype:
         raise fail(f"attention of {q}, {k} and {v}")
+    if k.dtype != q.dtype and k.dtype not in NARROWER.get(q.dtype, ()):
+        raise fail(f"attention of {q}, {k} and {v}")
+    _check_scales(dict(zip(extras, types[3:])), k, v, attrs)
     b, n, s, h = (q.shape[a] for a in order_of(attrs, "q"))
     kb, m, t, kh = (k.shape[a] for a in order_of(attrs, "k"))
     at = table_at(attrs)
@@ -128,7 +136,7 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if tables and not _fit(tables, (b, n, s, h), attrs):
         raise fail(f"attention: queries {q} turned by {', '.join(map(str, tables))}")
     for name, x in zip(extras, types[3:]):
-        if name in (*ANGLES, TABLE):
+        if name in (*ANGLES, *SCALES, TABLE):
             continue
         if name in (SINK, SLOPES):
             if x.ndim != 4 or broadcast_shapes(x.shape, (b, n, s, 1)) != (b, n, s, 1) or "float" not in x.dtype:
@@ -147,6 +155,23 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
             )
     shape = stored(order_of(attrs, "out"), (b, n, s, v.shape[order_of(attrs, "v")[3]]))
     return [TensorType(q.dtype, shape)]
+
+
+def _check_scales(extras: dict[str, TensorType], k: TensorType, v: TensorType, attrs: Attrs) -> None:
+    """Raises unless keys and values both have scales, or both none; integers have some."""
+    found = [extras.get(name) for name in SCALES]
+    if found == [None, None] and "float" in k.dtype:
+        return
+    for operand, of, scale in zip("kv", (k, v), found):
+        axis = order_of(attrs, operand)[3]
+        wanted = tuple(1 if a == axis else n for a, n in enumerate(of.shape))
+        if scale is None or scale.shape != wanted or "float" not in scale.dtype:
+            raise fail(f"attention: {operand}_scale {scale} for {of}: floats {wanted} are wanted")
+
+
+def is_packed(inputs: Sequence[Any]) -> bool:
+    """Whether keys and values are of another type than queries, or have scales."""
+    return bool(inputs[1].dtype != inputs[0].dtype)
 
 
 def is_bias(name: str) -> bool:
@@ -264,9 +289,12 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     """In NumPy, head by head, so that no more than one head's scores are held."""
     q, k, v = (np.transpose(np.asarray(x), order_of(attrs, n)) for n, x in zip("qkv", arrays))
     extras = {n: np.asarray(x) for n, x in zip(attrs.get("extras", ()), arrays[3:])}
+    wide = np.float64 if q.dtype == np.float64 else np.float32
+    if SCALES[0] in extras:
+        own = (np.transpose(extras[f"{n}_scale"], order_of(attrs, n)).astype(wide) for n in "kv")
+        k, v = (np.multiply(x.astype(wide), scale) for x, scale in zip((k, v), own))
     if TABLE in extras:
         k, v = (_gathered(x, extras[TABLE]) for x in (k, v))
-    wide = np.float64 if q.dtype == np.float64 else np.float32
     (b, n, s, h), (_, m, t, _) = q.shape, k.shape
     if "cos" in extras:
         turn = Rotation.of(h, extras["cos"].shape[3], attrs)
@@ -335,8 +363,17 @@ def _turned_first(query: Any, turn: Rotation, angles: Any, lead: tuple[Any, ...]
     return lambda *i: made(*i).astype(accumulator(dtype))
 
 
-def _reader(operand: str, x: Tensor, attrs: Attrs, extras: dict[str, Tensor]) -> Callable[..., Any]:
-    """Reads of keys or values by (batch, head, place, element)."""
+def _reader(operand: str, x: Tensor, attrs: Attrs, extras: dict[str, Tensor], acc: str) -> Callable[..., Any]:
+    """Reads of keys or values by (batch, head, place, element), as numbers of the accumulator's type."""
+    read, scale = _rows_of(operand, x, attrs, extras), extras.get(f"{operand}_scale")
+    if scale is None:
+        return lambda *i: read(*i).astype(acc)
+    factor = _rows_of(operand, scale, attrs, extras)
+    return lambda b, head, place, d: read(b, head, place, d).astype(acc) * factor(b, head, place, 0).astype(acc)
+
+
+def _rows_of(operand: str, x: Tensor, attrs: Attrs, extras: dict[str, Tensor]) -> Callable[..., Any]:
+    """Reads of what lies as keys or values do."""
     order, at = order_of(attrs, operand), table_at(attrs)
     if at is None:
         return lambda *i: x(*stored(order, i))
@@ -361,7 +398,7 @@ def _weighted(s: Tensor, value: Callable[..., Any], g: Geometry, acc: str) -> tu
     summed = te.compute(
         (*lead, g.value_size),
         lambda b, n, i, w: te.sum(
-            power(b, n, i, j3) * value(b, te.indexdiv(n, g.group), j3, w).astype(acc),
+            power(b, n, i, j3) * value(b, te.indexdiv(n, g.group), j3, w),
             axis=j3,
         ),
         name="attention_values",
@@ -380,6 +417,8 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     `interleaved` and `whole`; of any float type).
     "table" (integers [batch, blocks of an entry]): keys and values are pools [blocks, key heads, places of a block, size], and key j of entry b lies in block
     table[b, j // places] at j % places; the entry has as many keys as its row has places, of which "length" or `right` say how many count.
+    "k_scale" and "v_scale" (floats, of the shape of keys and of values with one element a row): keys and values are codes (int8, float8_e4m3, or floats of fewer bits than the
+    queries'), and a row's numbers are its codes times its scale. Floats of fewer bits may have none.
     offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
     softcap: c * tanh(score / c) before the bias. q_order, k_order, v_order, out_order: which dimension of the tensor, as it is stored, is
     the batch, the head, the place, the element.
@@ -396,7 +435,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         return extras[name](*index)
 
     h = te.reduce_axis((0, g.size), "h")
-    key, value = (_reader(x, t, attrs, extras) for x, t in (("k", k), ("v", v)))
+    key, value = (_reader(x, t, attrs, extras, acc) for x, t in (("k", k), ("v", v)))
 
     def query(b: Any, n: Any, i: Any, d: Any) -> Any:
         return q(*stored(order_of(attrs, "q"), (b, n, i, d))).astype(acc)
@@ -407,8 +446,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
 
     def product(b: Any, n: Any, i: Any, j: Any) -> Any:
         x = query(b, n, i, h)
-        y = key(b, te.indexdiv(n, g.group), j, h).astype(acc)
-        return te.sum(x * y, axis=h)
+        return te.sum(x * key(b, te.indexdiv(n, g.group), j, h), axis=h)
 
     raw = te.compute((g.batch, g.heads, g.queries, g.keys), product, name="attention_product")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph import Node
-from ..ops.attention import SLOPES, is_bias, order_of
+from ..ops.attention import SCALES, SLOPES, is_bias, order_of
 from ..ops.dims import Dim
 from ..ops.matmul import parse_einsum
 from ..ops.registry import BROADCAST, COLLECTIVE, ELEMENTWISE, TensorType, get_op, normalize_axis
@@ -177,7 +177,9 @@ def _attention(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: dic
     labels = [q, placed("k", ["b", "h", None, None]), placed("v", ["b", "h", None, None])]
     sizes = {x: n for x, n in zip(q, ins[0].shape) if x}
     for name, t in zip(extras, ins[3:]):
-        if t.ndim == 4:
+        if name in SCALES:  # they lie as keys and values do
+            labels.append(placed(name[0], ["b", "h", None, None]))
+        elif t.ndim == 4:
             last = [None, None] if is_bias(name) else ["s", None]
             four: list[Label] = ["b", "h", "s", None] if is_bias(name) else ["b", "h", *last]
             labels.append([x if x and n == sizes.get(x) and n != 1 else None for x, n in zip(four, t.shape)])

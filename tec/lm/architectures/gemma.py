@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...errors import ImportModelError
 from ...graph import Value
+from ..caches import Rows
 from ..layers import Layers
 
 
@@ -76,7 +77,7 @@ def _end(m: Layers, x: Value) -> Value:
     return m.logits(x, softcap=m.c.number("final_logit_softcapping", 0.0))
 
 
-Kept = dict[str, tuple[Value, Value]]  # keys and values by kind of layer, which layers without some of their own read
+Kept = dict[str, tuple[Rows, Rows]]  # keys and values by kind of layer, which layers without some of their own read
 
 
 def by_own_embedding(m: Layers, x: Value, own: Value) -> Value:
@@ -87,7 +88,7 @@ def by_own_embedding(m: Layers, x: Value, own: Value) -> Value:
     return m.rms_norm(y, m.name("post_per_layer_input_norm"))
 
 
-def kept_of(m: Layers, kept: Kept, kind: str) -> tuple[Value, Value]:
+def kept_of(m: Layers, kept: Kept, kind: str) -> tuple[Rows, Rows]:
     """Of a kind of layer. ImportModelError where no layer before this one has some."""
     if kind not in kept:
         raise ImportModelError(

@@ -308,11 +308,6 @@ def _as_told(error: Exception) -> TecError:
     return fault
 
 
-def common(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two texts have in common from the start."""
-    return next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-
-
 def _probabilities(logits: Any, token: int, count: int | None) -> tuple[float | None, list[tuple[int, float]]]:
     if count is None:
         return None, []

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from ..asked import common
 from ..text.tokenizer import Stream
 from .engine import Done, Listener, Request
-from .jobs import PIECE, Job, TextEngine, common
+from .jobs import PIECE, Job, TextEngine
 
 
 class Slot(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ....ops.attention import is_packed
 from ....ops.forms import Form
 from ....target import Target
 from ...group import Group, extent
@@ -36,23 +37,26 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         if not target.is_gpu:
             yield CpuAttention(group, target, *found)
         elif all(isinstance(n, int) for n in _head_sizes(form)):
-            yield from (s for s in (kind(group, target, *found) for kind in paged.SPACES) if s.fits_at_all)
+            kinds = [kind for kind in paged.SPACES if kind.takes_codes or not is_packed(form.inputs)]
+            yield from (s for s in (kind(group, target, *found) for kind in kinds) if s.fits_at_all)
         return
     if not target.is_gpu:
-        kinds: list[type[CpuAttention]] = [CpuAttention]
-        if registers.fits(form, target):
-            kinds.insert(0 if registers.is_worth(form, target) else 1, registers.TileAttention)
-        yield from (kind(group, target, *found) for kind in kinds)
+        on_cpu: list[type[CpuAttention]] = [CpuAttention]
+        if registers.fits(form, target) and not is_packed(form.inputs):
+            on_cpu.insert(0 if registers.is_worth(form, target) else 1, registers.TileAttention)
+        yield from (kind(group, target, *found) for kind in on_cpu)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
+        packed = is_packed(form.inputs)
         direct = FewRowsMatrixAttention(group, target, *found)
-        if direct.fits_at_all:
+        if direct.fits_at_all and not packed:
             yield direct
         few = FewRowsAttention(group, target, *found)
         if few.fits_at_all:
             few.is_second = few.is_busy
             yield few
-        units = [u(group, target, *found) for u in (WarpgroupAttention, PingPongAttention, MatrixAttention)]
+        matrix = (WarpgroupAttention, PingPongAttention, MatrixAttention)
+        units = [u(group, target, *found) for u in matrix if u.takes_codes or not packed]
         for u in units:
             u.is_alone = not few.fits_at_all or few.is_busy
         # Few queries and many keys are divided over more work-groups by one of them alone.

@@ -41,6 +41,7 @@ class CpuAttention(AttentionSpace):
     """A tile of `queries` over vector lanes and a block of keys at a time; heads and tiles over threads."""
 
     template: ClassVar[str] = "cpu attention"
+    takes_codes: ClassVar[bool] = True
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

@@ -135,7 +135,7 @@ class FewQueries:
             for r in range(n):
                 with self._vector(lanes) as lane:
                     d = first + lane
-                    x = self.q[row * self.g.size + d] * k.at("k", self.b, self.key_head, key + j + r, d)
+                    x = self.q[row * self.g.size + d] * k.code_at("k", self.b, self.key_head, key + j + r, d)
                     x = x if is_own is None else te.select(is_own(lane), x, k.const(0))
                     sums[r * lanes + lane] = sums[r * lanes + lane] + x
 
@@ -144,7 +144,9 @@ class FewQueries:
         if again:
             add(self.g.size - lanes, lambda lane: lane >= again)
         for r in range(n):
-            self.p[j + r] = self._folded(sums, r * lanes, lanes, operator.add)
+            scale = k.scale_at("k", self.b, self.key_head, key + j + r)
+            total = self._folded(sums, r * lanes, lanes, operator.add)
+            self.p[j + r] = total if scale is None else total * scale
 
     def _masked(self, row: Index, key: Index, j: Index, count: Index) -> Expr:
         head, i = self._at(row)
@@ -161,10 +163,11 @@ class FewQueries:
                 with self._vector(lanes) as lane:
                     sums[r * lanes + lane] = self.o[kept + r * lanes + lane] * factor
             with ib.for_range(0, count, "j") as j:
-                weight = ib.let("weight", self.p[j])
+                scale = k.scale_at("v", self.b, self.key_head, key + j)
+                weight = ib.let("weight", self.p[j] if scale is None else self.p[j] * scale)
                 for r in range(n):
                     with self._vector(lanes) as lane:
-                        x = k.at("v", self.b, self.key_head, key + j, self.results.first(first + r) + lane)
+                        x = k.code_at("v", self.b, self.key_head, key + j, self.results.first(first + r) + lane)
                         sums[r * lanes + lane] = sums[r * lanes + lane] + weight * x
             for r in range(n):
                 with self._vector(lanes) as lane:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir.dtype import dtype_info
+from ....ir.dtype import dtype_info, with_lanes
 from ....ops.attention import order_of, stored
 from ....ops.forms import Form
 from ....ops.registry import broadcast_index, static_shape
@@ -42,6 +42,7 @@ class FewRowsAttention(SplitAttention):
     """See the module."""
 
     template: ClassVar[str] = "few rows attention"
+    takes_codes: ClassVar[bool] = True
     waits: ClassVar[int] = 2  # for memory, of a block
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
@@ -103,7 +104,7 @@ class FewRowsAttention(SplitAttention):
         """Keys and values at memory's rate, or what the busiest work-group waits for its blocks; and a launch more where a second kernel joins."""
         machine, g = self.target.machine, self.g
         heads = g.key_heads if isinstance(g.key_heads, int) else 1
-        moved = 2.0 * self.batch * heads * self.length * g.size * dtype_info(self.dtype).bytes
+        moved = 2.0 * self.batch * heads * self.length * g.size * dtype_info(self.form.inputs[1].dtype).bytes
         groups = self.groups(self.rows[0]) * choice["splits"]
         blocks = -(-self.length // (self.step(choice) * choice["splits"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
@@ -208,6 +209,8 @@ class Streams:
         self.stream = ib.let("stream", self.ty * (self.wave // self.lanes) + te.indexdiv(self.tx, self.lanes))
         self.q, self.o = self._local(self.acc, rows * piece, "queries"), self._local(self.acc, rows * piece, "sums")
         self.keys, self.values = (self._local(self.dtype, self.ahead * piece, n) for n in ("keys", "values"))
+        scaled = [operand for operand in "kv" if f"{operand}_scale" in self.k.sources]
+        self.scales = {operand: self._local(self.acc, self.ahead, f"{operand}_scales") for operand in scaled}
         self.softmax = RunningSoftmax(self.k, rows)
         self.s = self._local(self.acc, self.ahead, "scores")
         for r in range(rows):
@@ -250,9 +253,11 @@ class Streams:
                 self._put(operand, to, u, index)
 
     def _put(self, operand: str, to: Any, u: int, row: tuple[Any, ...]) -> None:
-        """This lane's piece of a row."""
+        """This lane's piece of a row, and the row's scale."""
         value = loops.vector_at(self.k.sources[operand], row, self.d, self.piece)
-        loops.put_vector(self.ib, to, u * self.piece, value)
+        loops.put_vector(self.ib, to, u * self.piece, value.astype(with_lanes(self.dtype, self.piece)))
+        if operand in self.scales:
+            self.scales[operand][u] = self.k.sources[f"{operand}_scale"][(*row, 0)].astype(self.acc)
 
     def _block(self, base: Any, block: int) -> None:
         """`ahead` keys of each stream."""
@@ -275,6 +280,8 @@ class Streams:
         if self.has_piece is not None:
             total[0] = te.select(self.has_piece, total[0], k.const(0))
         loops.over_lanes(ib, total, loops.doublings(self.lanes), self.lanes, operator.add)
+        if "k" in self.scales:
+            total[0] = total[0] * self.scales["k"][u]
         head, i = self.of.at(r)
         score = k.biased(total[0], (self.of.b, head, i, there))
         return k.seen(score, self.of.b, i, key, k.inside(key, block))
@@ -291,6 +298,8 @@ class Streams:
         softmax.scale(r, factor)
         for w in weights:
             softmax.add(r, w)
+        if "v" in self.scales:
+            weights = [ib.let("scaled", w * self.scales["v"][u]) for u, w in enumerate(weights)]
         for i in range(piece):
             y = self.o[r * piece + i] * factor
             for u, w in enumerate(weights):

@@ -45,6 +45,7 @@ class GpuAttention(SplitAttention):
     """A tile of `queries` by a block of `keys` a work-group, in shared memory by `parts`; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "gpu attention"
+    takes_codes: ClassVar[bool] = True
     open_queries: ClassVar[int] = 64
     neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
 

@@ -17,6 +17,7 @@ from ....ops.attention import (
     Scores,
     block_of,
     geometry,
+    is_packed,
     normalized,
     order_of,
     scores_of,
@@ -83,26 +84,51 @@ class Kernel:
 
     def at(self, operand: str, *index: Any) -> Any:
         """An element of q, k or v by (batch, head, place, element), in the accumulator's type."""
-        return self.stored_at(operand, *index).astype(self.acc)
+        x, scale = self.code_at(operand, *index), self.scale_at(operand, *index[:3])
+        return x if scale is None else x * scale
+
+    def code_at(self, operand: str, *index: Any) -> Any:
+        """The same before it is multiplied by its row's scale."""
+        return self._read(operand, operand, *index).astype(self.acc)
+
+    def scale_at(self, operand: str, *row: Any) -> Any:
+        """What the elements of a row (batch, head, place) of k or v are multiplied by; None where they are numbers as they are."""
+        name = f"{operand}_scale"
+        return self._read(operand, name, *row, 0).astype(self.acc) if name in self.sources else None
 
     def stored_at(self, operand: str, *index: Any) -> Any:
-        """The same in its own type."""
+        """An element in the queries' type."""
+        if is_packed(self.form.inputs) and operand != "q":
+            return self.at(operand, *index).astype(self.sources["q"].dtype)
+        return self._read(operand, operand, *index)
+
+    def _read(self, operand: str, name: str, *index: Any) -> Any:
+        """An element of an operand, or of what lies as it does."""
         if self.places and operand in ("k", "v"):
             b, head, place, d = index
             if self.block is not None:
-                return self.sources[operand][self.block, head, place - self.block_first, d]
+                return self.sources[name][self.block, head, place - self.block_first, d]
             block = self._block_of(b, te.indexdiv(place, self.places))
-            return self.sources[operand][block, head, te.indexmod(place, self.places), d]
-        return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
+            return self.sources[name][block, head, te.indexmod(place, self.places), d]
+        return self.sources[name][stored(order_of(self.form.attrs, operand), index)]
 
     def near(self, operand: str, b: Index, head: Index, first: Expr) -> Callable[[Any, Any], Any]:
-        """Reads of a place and an element of keys or values, in their own type, for places that lie in one block with `first` where keys lie in blocks: one entry of the table
+        """Reads of a place and an element of keys or values, in the queries' type, for places that lie in one block with `first` where keys lie in blocks: one entry of the table
         for all of them."""
         if not self.places or operand == "q" or self.block is not None:
             return lambda place, d: self.stored_at(operand, b, head, place, d)
         number = self.ib.let("number", te.indexdiv(first, self.places))
         block, source = self.entry(b, number), self.sources[operand]
-        return lambda place, d: source[block, head, place - number * self.places, d]
+        scale, dtype = self.sources.get(f"{operand}_scale"), self.sources["q"].dtype
+
+        def read(place: Any, d: Any) -> Any:
+            row = block, head, place - number * self.places
+            x = source[(*row, d)]
+            if scale is not None:
+                x = x.astype(self.acc) * scale[(*row, 0)].astype(self.acc)
+            return x.astype(dtype)
+
+        return read
 
     @cached_property
     def turn(self) -> Rotation | None:
@@ -197,6 +223,7 @@ class AttentionSpace(loops.LoopForm):
     kind: ClassVar[str] = "attention"
     open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
     is_alone: bool = False  # whether no template is made for as few queries
+    takes_codes: ClassVar[bool] = False  # whether keys and values may be of fewer bits than queries (`is_packed`)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

@@ -65,6 +65,7 @@ class MatrixAttention(SplitAttention):
     """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "matrix attention"
+    takes_codes: ClassVar[bool] = True
     wave_loops: ClassVar[type[Wave]] = Wave
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):

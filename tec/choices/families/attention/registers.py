@@ -66,6 +66,7 @@ class TileAttention(CpuAttention):
     """See the module: a tile of `queries` by blocks of `keys`."""
 
     template: ClassVar[str] = "cpu tile attention"
+    takes_codes: ClassVar[bool] = False
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
