@@ -54,17 +54,17 @@ class Running(loops.LoopForm):
 
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
-        return loops.fits(form)
+        return loops.lines_fit(form)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.stage = form.attrs["name"]
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
         # A work-group's last tile may reach beyond a line, and its places too are int32.
-        may_share = target.is_gpu and self.lines.count * self.lines.n < loops.LIMIT - _MOST_BEYOND
+        may_share = target.is_gpu and self.lines.n < loops.LIMIT - _MOST_BEYOND
         self.parameters = {
             "wave": (0, 64, 128, 256, 512, 1024) if may_share else (0,),
-            "parts": (1, *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART)) if may_share else (1,),
+            "parts": (1, *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART and self.lines.count * p < loops.LIMIT)) if may_share else (1,),
             "tile": (0, _TILE) if may_share and self._fits_a_tile else (0,),
         }
 

@@ -35,7 +35,7 @@ class Largest(loops.LoopForm):
 
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
-        return loops.fits(form)
+        return loops.lines_fit(form)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -56,7 +56,7 @@ class Largest(loops.LoopForm):
             if self.target.is_gpu and self.why_not(found) is None:
                 return found
         if self.target.is_gpu:
-            return self.choice(algorithm="bitonic", by_wave=False)
+            return self.choice(algorithm="bitonic" if loops.fits(self.form) else "heap", by_wave=False)
         ways = (self.choice(algorithm=a, by_wave=False) for a in ("list", "words", "heap"))
         return next(c for c in ways if self.why_not(c) is None)
 
@@ -66,6 +66,8 @@ class Largest(loops.LoopForm):
 
     def why_not(self, choice: Choice) -> str | None:
         dtype, k = self.of.dtype, self.k
+        if choice["algorithm"] == "bitonic" and not loops.fits(self.form):
+            return f"all elements are compared at once, and are no more than {loops.LIMIT:,}"
         if choice["algorithm"] == "selection" and not selection.can(dtype, k):
             return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {dtype}"
         if choice.get("by_wave", False) and (

@@ -38,12 +38,22 @@ LIMIT = 1 << 31  # flat indices are int32
 
 def fits(form: Form) -> bool:
     """Whether loops can take the tensors of a form: known sizes, and no more than int32 counts."""
-    shapes = [t.shape for t in form.inputs] + [t.shape for t in form.outputs]
-    for shape in shapes:
-        dims = [getattr(d, "value", d) for d in shape]
-        if not all(isinstance(d, int) for d in dims) or not 0 < math.prod(dims) < LIMIT:
-            return False
-    return True
+    return all(0 < n < LIMIT for n in map(_elements, (*form.inputs, *form.outputs)))
+
+
+def lines_fit(form: Form) -> bool:
+    """Whether loops that index a tensor by its dimensions can take one of lines along `axis`: as `fits`, but int32 counts the lines, and the places along one."""
+    of = (*form.inputs, *form.outputs)
+    if not all(map(_elements, of)):
+        return False
+    lines = (Lines([int(getattr(d, "value", d)) for d in t.shape], form.attrs["axis"]) for t in of)
+    return all(max(x.count, x.n) < LIMIT for x in lines)
+
+
+def _elements(t: Tensor) -> int:
+    """0 where sizes are open."""
+    dims = [getattr(d, "value", d) for d in t.shape]
+    return math.prod(dims) if all(isinstance(d, int) for d in dims) else 0
 
 
 @contextmanager

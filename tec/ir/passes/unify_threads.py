@@ -27,6 +27,8 @@ from .rewrite_util import (
 )
 from .thread_storage import in_thread_loops
 
+MOST_GROUPS = (1 << 31) - 1  # along an axis of a grid, whose numbers are int32
+
 
 def unify_threads(func: Func, target: Target) -> Func:
     """One loop for each launch index of each kernel; see the module."""
@@ -47,6 +49,11 @@ def _launch_extent(loop: S.For, bound: set[int]) -> E.Expr:
         raise LoweringError(
             f"the extent of {loop.thread}, {loop.extent}, changes inside the kernel",
             hint="a launch index needs an extent known before the kernel starts; split with a constant factor, then bind",
+        )
+    if isinstance(loop.extent, E.IntImm) and loop.extent.value > MOST_GROUPS:
+        raise LoweringError(
+            f"{loop.extent.value:,} steps of {loop.thread}: a launch has {MOST_GROUPS:,} at most",
+            hint="split the loop, and bind its parts to blockIdx and threadIdx, or to blockIdx.x and blockIdx.y",
         )
     return B.cast("int32", loop.extent)
 

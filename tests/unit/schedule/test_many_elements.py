@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import random
 import re
+from collections.abc import Callable
 
 import pytest
 
 import tec
-from tec import choices, te
+from tec import choices, te, topi
 from tec.errors import LoweringError
 from tec.ir import expr as E
 from tec.ir import stmt as S
@@ -166,3 +167,27 @@ def test_a_stage_computed_in_parts_may_be_fused() -> None:
     s[b].fuse(*s[b].op.axis)
     s[b].compute_at(s[c], s[c].op.axis[0])
     assert "range(65536)" in str(tec.lower(s, [a, c], target="llvm", simple_mode=True))
+
+
+@pytest.mark.parametrize("target", ["gfx942", "nvptx"])
+def test_more_work_groups_than_a_launch_has(target: str) -> None:
+    """Their number wrapped to a negative one, and the kernel was empty."""
+    a, b = _twice((1 << 16, 1 << 16))
+    s = te.create_schedule(b.op)
+    s[b].bind(s[b].fuse(*s[b].op.axis), te.thread_axis("blockIdx.x"))
+    with pytest.raises(LoweringError, match=r"4,294,967,296 steps of blockIdx.x: a launch has 2,147,483,647 at most"):
+        tec.build(s, [a, b], target=target)
+
+
+@pytest.mark.parametrize("target", ["llvm", "gfx942", "nvptx"])
+@pytest.mark.parametrize(("template", "made"), [
+    ("running sum", lambda x: topi.cumsum(x, axis=1)),
+    ("largest", lambda x: topi.topk(x, k=5, axis=1, ret_type="values")),
+])  # fmt: skip
+def test_lines_of_many_elements_in_all(template: str, made: Callable[[te.Tensor], te.Tensor], target: str) -> None:
+    """Their definitions, a sum or a count of others for each element, take as many steps a line as it has elements, twice over."""
+    x = te.placeholder((46400, 46500), name="x", dtype="float32")
+    found = choices.spaces([made(x)], target)[0]
+    assert found.template == template
+    text = str(tec.lower((s := found.apply(found.default)).schedule, [x, *s.outputs], target=target))
+    assert re.search(r"x\[[^\]]*\* 46500", text) and "int64" in text, text
