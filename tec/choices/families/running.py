@@ -64,7 +64,12 @@ class Running(loops.LoopForm):
         may_share = target.is_gpu and self.lines.n < loops.LIMIT - _MOST_BEYOND
         self.parameters = {
             "wave": (0, 64, 128, 256, 512, 1024) if may_share else (0,),
-            "parts": (1, *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART and self.lines.count * p < loops.LIMIT)) if may_share else (1,),
+            "parts": (
+                1,
+                *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART and self.lines.count * p < loops.LIMIT),
+            )
+            if may_share
+            else (1,),
             "tile": (0, _TILE) if may_share and self._fits_a_tile else (0,),
         }
 
