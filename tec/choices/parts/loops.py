@@ -38,12 +38,13 @@ LIMIT = 1 << 31  # flat indices are int32
 
 def fits(form: Form) -> bool:
     """Whether loops can take the tensors of a form: known sizes, and no more than int32 counts."""
-    return all(0 < n < LIMIT for n in map(_elements, (*form.inputs, *form.outputs)))
+    of: list[Tensor] = [*form.inputs, *form.outputs]
+    return all(0 < n < LIMIT for n in map(_elements, of))
 
 
 def lines_fit(form: Form) -> bool:
     """Whether loops that index a tensor by its dimensions can take one of lines along `axis`: as `fits`, but int32 counts the lines, and the places along one."""
-    of = (*form.inputs, *form.outputs)
+    of: list[Tensor] = [*form.inputs, *form.outputs]
     if not all(map(_elements, of)):
         return False
     lines = (Lines([int(getattr(d, "value", d)) for d in t.shape], form.attrs["axis"]) for t in of)
