@@ -38,23 +38,24 @@ LIMIT = 1 << 31  # flat indices are int32
 
 def fits(form: Form) -> bool:
     """Whether loops can take the tensors of a form: known sizes, and no more than int32 counts."""
-    of: list[Tensor] = [*form.inputs, *form.outputs]
-    return all(0 < n < LIMIT for n in map(_elements, of))
+    shapes = _shapes(form)
+    return shapes is not None and all(math.prod(shape) < LIMIT for shape in shapes)
 
 
 def lines_fit(form: Form) -> bool:
     """Whether loops that index a tensor by its dimensions can take one of lines along `axis`: as `fits`, but int32 counts the lines, and the places along one."""
-    of: list[Tensor] = [*form.inputs, *form.outputs]
-    if not all(map(_elements, of)):
+    shapes = _shapes(form)
+    if shapes is None:
         return False
-    lines = (Lines([int(getattr(d, "value", d)) for d in t.shape], form.attrs["axis"]) for t in of)
+    lines = (Lines(shape, form.attrs["axis"]) for shape in shapes)
     return all(max(x.count, x.n) < LIMIT for x in lines)
 
 
-def _elements(t: Tensor) -> int:
-    """0 where sizes are open."""
-    dims = [getattr(d, "value", d) for d in t.shape]
-    return math.prod(dims) if all(isinstance(d, int) for d in dims) else 0
+def _shapes(form: Form) -> list[list[int]] | None:
+    """Of the tensors of a form; None where sizes are open, or there is nothing to do."""
+    shapes = [[getattr(d, "value", d) for d in t.shape] for t in form.inputs]
+    shapes += [[getattr(d, "value", d) for d in t.shape] for t in form.outputs]
+    return shapes if all(isinstance(d, int) and d for shape in shapes for d in shape) else None
 
 
 @contextmanager
