@@ -9,6 +9,7 @@ import tec
 from tec import te
 from tec.choices import schedule, spaces
 from tec.choices.families.attention.deal import longest
+from tec.choices.families.attention.gpu import GpuAttention
 from tec.choices.families.attention.matrix import MatrixAttention, fragments
 from tec.choices.families.attention.warpgroup import WarpgroupAttention
 from tec.codegen.static_report import report
@@ -134,11 +135,11 @@ def test_tiles_of_keys_that_dies_do_not_divide():
     check("gfx942", {}, {}, (1, 6, 3, 40, 150, 32, 32), checks="race,init", waves=1, rows=16, keys=32, splits=3)
 
 
-def _space(sizes, chip):
-    g = build({}, {}, sizes, "float16")
+def _space(sizes, chip, dtype="float16", kind=MatrixAttention):
+    g = build({}, {}, sizes, dtype)
     ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
     made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
-    return next(s for s in spaces(made, f"rocm -mcpu={chip}") if isinstance(s, MatrixAttention))
+    return next(s for s in spaces(made, f"rocm -mcpu={chip}") if isinstance(s, kind))
 
 
 @pytest.mark.parametrize("heads, queries, keys, size, modelled", [
@@ -155,6 +156,20 @@ def test_the_price_knows_what_reads_and_writes_of_shared_memory_hold_up(heads, q
         priced[key] = space.cost(choice).seconds * 1e6
         assert 0.7 <= priced[key] / us <= 1.3
     assert min(priced, key=lambda k: priced[k]) == min(modelled, key=lambda k: modelled[k])
+
+
+@pytest.mark.parametrize("chip, sizes, modelled", [
+    ("gfx1030", (1, 4, 4, 300, 300, 128, 128), {(64, 1, 4): 79.6, (64, 2, 4): 57.6, (64, 8, 4): 54.7, (32, 1, 1): 36.9, (32, 4, 1): 41.1}),
+    ("gfx1201", (1, 8, 8, 200, 600, 64, 64), {(64, 1, 1): 45.7, (64, 2, 1): 33.5, (64, 8, 1): 49.0}),
+])  # fmt: skip
+def test_few_work_groups_of_vector_code_are_priced_as_they_are(chip, sizes, modelled):
+    """Microseconds of the time model of Radeons by queries of a tile, splits of the keys and parts of heads; a tile of 64 queries left most units of the first without work."""
+    space = _space(sizes, chip, "float32", GpuAttention)
+    for (queries, splits, parts), us in modelled.items():
+        choice = space.choice(queries=queries, keys=64, splits=splits, parts=parts)
+        assert 0.75 <= space.cost(choice).seconds * 1e6 / us <= 1.25
+    if chip == "gfx1030":
+        assert space.default["queries"] < 64
 
 
 def test_every_operand_in_another_order():

@@ -38,6 +38,8 @@ from .softmax import RunningSoftmax
 
 WIDE = 4  # float32 numbers that one instruction reads of shared memory
 PAIRED = 8  # elements of float16 that one instruction reads of shared memory
+# Of the usual choice's price, that another one must be at: of few work-groups prices err by a quarter.
+_WELL_BELOW = 0.8
 SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
 
 
@@ -78,22 +80,45 @@ class GpuAttention(SplitAttention):
             made = self.choice(queries=queries, keys=keys, splits=1, parts=parts)
             if queries <= tile and self.why_not(made) is None and _lines_of(self, made).whole:
                 break
-        return {**made, "splits": self.splits(queries, keys)}
+        usual = {**made, "splits": self.splits(queries, keys)}
+        if not self.target.machine.priced_by_model or self.groups(queries) >= self.target.machine.units:
+            return usual
+        # Smaller tiles, or parts of fewer keys, for units that would have nothing to do.
+        legal = (c for c in self.legal(self.parameters) if c["queries"] <= queries and _lines_of(self, c).whole)
+        best = min(legal, key=lambda c: self.cost(c).seconds)
+        return best if self.cost(best).seconds < _WELL_BELOW * self.cost(usual).seconds else usual
 
     def cost(self, choice: Choice) -> Cost:
-        """Multiply-adds at the vector rate and three reads of shared memory for two of them, by how many work-groups there are."""
+        """Multiply-adds at the vector rate and reads of shared memory, by how many work-groups there are."""
         machine = self.target.machine
         groups = self.groups(choice["queries"]) * choice["splits"]
         block = choice["queries"] * choice["keys"] * (self.g.size + self.g.value_size)
         steps = -(-self.length // (choice["keys"] * choice["splits"]))
-        clocks = steps * (2 * block / machine.macs("float32", matrix=False) + 200)
-        seconds = -(-groups // (2 * machine.units)) * 2 * clocks / machine.clock_hz + machine.launch_seconds
+        step = 2 * block / machine.macs("float32", matrix=False)
+        if machine.priced_by_model:
+            rounds = -(-groups // machine.units)
+            clocks = rounds * steps * (max(step, self._read_clocks(choice)) + 200)
+            # Of two work-groups a unit one begins while the other works.
+            begin = -(-rounds // 2) * self.figures["begin_waits"] * choice["queries"] // SIDE
+            waits = begin + rounds * steps / min(2, rounds)  # for a step's keys too
+            seconds = clocks / machine.clock_hz + waits * latency_ns(machine, "memory") * 1e-9 + machine.launch_seconds
+        else:
+            seconds = (
+                -(-groups // (2 * machine.units)) * 2 * steps * (step + 200) / machine.clock_hz + machine.launch_seconds
+            )
         if choice["splits"] > 1:  # each part's sums, written and read, and what joins them
             moved = 2 * groups * choice["queries"] * (self.g.value_size + 2) * 4
             seconds += machine.launch_seconds + moved / (level_gbps(machine, "memory") * 1e9)
             if machine.priced_by_model:
                 seconds += 2e-9 * latency_ns(machine, "memory")
         return Cost(seconds, "issue")
+
+    def _read_clocks(self, choice: Choice) -> float:
+        """Of a step's reads of shared memory: a thread reads its rows and its keys for each product of them, and its rows and its columns."""
+        rows, keys, columns = choice["queries"] // SIDE, choice["keys"] // SIDE, -(-self.g.value_size // SIDE)
+        reads = self.g.size * (1 / rows + 1 / keys) + self.g.value_size * (1 / rows + 1 / columns)
+        bytes_ = dtype_info(self.form.inputs[0].dtype).bytes
+        return float(choice["queries"] * choice["keys"] * reads * bytes_ / self.target.machine.scratch_bytes_a_clock)
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], choice["queries"], choice["splits"], (SIDE, SIDE))
