@@ -125,8 +125,7 @@ class Texts(Layers):
         self.tokens = texts
         return made
 
-    def cached(self, x: Value, what: str) -> Value:
-        name = f"past.{self.layer}.{what}"
+    def _behind(self, x: Value, name: str) -> Value:
         cache = self.graph.input(name, x.dtype, (self.tokens, x.shape[2], self.past, x.shape[3]))
         whole = self.b.op("concat", cache, self.b.transpose(x, (0, 2, 1, 3)), axis=2)
         self._caches.append((name, whole))

@@ -90,6 +90,8 @@ def speech() -> dict[str, Any]:
         logits = model(input_features=x, decoder_input_ids=torch.tensor([heard.TOKENS])).logits[0].double().numpy()
         written = model.generate(x, max_new_tokens=heard.WRITTEN, do_sample=False)[0].tolist()
         timed = with_times(model, x)
+        found = [beams(model, x, *case) for case in heard.BEAMS]
+        aligned = with_words(model, x)
     sounds = {}
     for bins in (16, 80):
         extractor = WhisperFeatureExtractor(feature_size=bins, chunk_length=1)
@@ -107,8 +109,33 @@ def speech() -> dict[str, Any]:
         "written": written,
         "sounds": sounds,
         "timed": timed,
+        "beams": found,
+        "aligned": aligned,
         "segments": segments(),
     }
+
+
+def beams(model: Any, x: Any, count: int, penalty: float, suppressed: list[int]) -> dict[str, Any]:
+    """The tokens that a beam search finds, and their score."""
+    made = model.generate(
+        x, max_new_tokens=heard.WRITTEN, do_sample=False, num_beams=count, length_penalty=penalty, suppress_tokens=suppressed or None,
+        return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    start = heard.SIZES["decoder_start_token_id"]
+    ids = [t for k, t in enumerate(made.sequences[0].tolist()) if k or t != start]
+    return {"ids": ids, "score": float(f"{float(made.sequences_scores[0]):.6g}")}
+
+
+def with_words(model: Any, x: Any) -> dict[str, Any]:
+    """Tokens that are written, and when each is said; the last one has no time of its own."""
+    model.set_attn_implementation("eager")
+    model.generation_config.alignment_heads = heard.ALIGNMENT_HEADS
+    made = model.generate(x, max_new_tokens=heard.WRITTEN, do_sample=False, return_token_timestamps=True)
+    model.generation_config.alignment_heads = None
+    start = heard.SIZES["decoder_start_token_id"]
+    pairs = list(zip(made["sequences"][0].tolist(), made["token_timestamps"][0].tolist()))
+    pairs = pairs[pairs[0][0] == start :]
+    return {"ids": [t for t, _ in pairs[:-1]], "times": [round(s, 4) for _, s in pairs[:-1]]}
 
 
 def with_times(model: Any, x: Any) -> list[int]:

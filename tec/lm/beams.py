@@ -6,15 +6,15 @@ continued in two ways gets a copy of its last block. Scores, and when a search e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import ArgumentError
-from .branches import Branches, PagedDecoder, paged
+from .branches import Branches, paged
 from .joint import Piece
 from .model import LanguageModel, Prompt
 from .sampling import no_numbers
@@ -42,11 +42,27 @@ class _Path:
     blocks: list[int]
 
 
-class BeamSearch:
-    """`count` texts side by side. `found` are the finished ones, the best first."""
+class Forks(Protocol):
+    """Texts that fork: see `Branches`."""
 
-    def __init__(self, model: PagedDecoder, count: int, ends: Collection[int], length_penalty: float = 1.0):
-        self._model, self._branches = model, Branches(model, count)
+    def read(self, prompt: Sequence[int]) -> tuple[list[int], Any]: ...
+
+    def room(self, blocks: list[int], tokens: int) -> None: ...
+
+    def copied(self, blocks: Sequence[int], tokens: int) -> list[int]: ...
+
+    def let_go(self, blocks: Sequence[int]) -> None: ...
+
+
+class BeamSearch:
+    """`count` texts side by side. `found` are the finished ones, the best first. forks, step: of the texts, and their logits [rows, vocabulary]. rule: makes tokens impossible, in the
+    logarithms of a row's probabilities, that may not stand behind tokens of a text."""
+
+    def __init__(
+        self, forks: Forks, step: Callable[[Sequence[Piece]], Any], count: int, ends: Collection[int], length_penalty: float = 1.0,
+        rule: Callable[[Any, Sequence[int]], None] | None = None,
+    ):  # fmt: skip
+        self._branches, self._step, self._rule = forks, step, rule
         self._count, self._ends, self._penalty = count, ends, length_penalty
         self.found: list[tuple[float, float, list[int], str]] = []  # score, logprob, tokens, reason
 
@@ -58,7 +74,7 @@ class BeamSearch:
             for p in paths:
                 self._branches.room(p.blocks, len(prompt) + len(p.written))
             pieces = [Piece(p.written[-1:], len(prompt) + len(p.written) - 1, p.blocks) for p in paths]
-            paths = self._continued(paths, self._model.step(pieces), len(prompt) + len(paths[0].written))
+            paths = self._continued(paths, self._step(pieces), len(prompt) + len(paths[0].written))
         for p in paths:
             self._finish(p.written, p.logprob, "length")
 
@@ -68,7 +84,11 @@ class BeamSearch:
         if np.isnan(x).any():
             raise no_numbers()
         x = x - x.max(axis=1, keepdims=True)
-        sums = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) + [[p.logprob] for p in paths]).reshape(-1)
+        x -= np.log(np.exp(x).sum(axis=1, keepdims=True))
+        for row, path in zip(x, paths):
+            if self._rule is not None:
+                self._rule(row, path.written)
+        sums = (x + [[p.logprob] for p in paths]).reshape(-1)
         # Each end that there is may take a place: as many go on all the same.
         wanted = min(len(sums), self._count * (1 + max(1, len(self._ends))))
         some = np.argpartition(-sums, wanted - 1)[:wanted]
@@ -118,7 +138,8 @@ def search(lm: LanguageModel, prompt: Prompt, count: int, max_tokens: int, lengt
     ids = lm.encode(prompt)
     lm.check_room(len(ids))
     most = min(max_tokens, lm.context - len(ids) + 1)
-    found = BeamSearch(paged(lm, len(ids), most, count), count, lm.ends, float(length_penalty))
+    model = paged(lm, len(ids), most, count)
+    found = BeamSearch(Branches(model, count), model.step, count, lm.ends, float(length_penalty))
     found.run(ids, most)
     tokenizer, made = lm.checkpoint.tokenizer, []
     for score, logprob, written, reason in found.found:

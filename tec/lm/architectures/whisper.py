@@ -2,6 +2,7 @@
 
     encoder: log-mel frames -> two convolutions over time -> layers -> for each layer of the decoder the keys and values that it attends to
     decoder: tokens, and those keys and values, which stay as they are while a text is written -> logits
+    of all tokens: a decoder whose result is how it attends to the sound, [heads, tokens, positions] of `alignment_heads`, by which words get their times (`words`)
 
 Source: arXiv 2212.04356; transformers' modeling_whisper.py.
 """
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...errors import ImportModelError
 from ...graph import Value
+from ..config import Config
 from ..layers import Layers
 
 _TAPS = 3  # of both convolutions
@@ -20,7 +23,9 @@ _BY_HEADS = (0, 2, 1, 3)
 
 def whisper(m: Layers) -> Value:
     """The decoder's logits; where features are asked for, what the encoder hands it."""
-    return _encoder(m) if m.makes_features else _decoder(m)
+    if m.makes_features:
+        return _encoder(m)
+    return _weights(m) if m.all_logits else _decoder(m)
 
 
 def _encoder(m: Layers) -> Value:
@@ -65,6 +70,33 @@ def _network(m: Layers, x: Value, size: str) -> Value:
 
 
 def _decoder(m: Layers) -> Value:
+    x = m.layer_norm(m.last(_written(m)), "model.decoder.layer_norm", _EPSILON)
+    return m.logits(x, tied="model.decoder.embed_tokens")
+
+
+def _weights(m: Layers) -> Value:
+    """How the heads that follow the sound attend to it, float32 [heads, tokens, positions]."""
+    found: dict[tuple[int, int], Value] = {}
+    _written(m, found)
+    return m.b.cast(m.b.stack([found[at] for at in followers(m.c)]), "float32")
+
+
+def followers(c: Config) -> list[tuple[int, int]]:
+    """The layers and heads of the decoder that follow the sound: those that the model's files name, else all heads of the later half of the layers, as OpenAI has it. Raises
+    ImportModelError."""
+    said = c.get("alignment_heads")
+    if said is None:
+        return [(k, h) for k in range(c.layers // 2, c.layers) for h in range(c.heads)]
+    fits = isinstance(said, list) and bool(said) and all(isinstance(p, list) and len(p) == 2 for p in said)
+    if not fits or not all(type(k) is type(h) is int and 0 <= k < c.layers and 0 <= h < c.heads for k, h in said):
+        raise ImportModelError(
+            f"alignment_heads of {c.architecture} is {said!r:.80}", hint=f"pairs of a layer below {c.layers} and a head below {c.heads}"
+        )  # fmt: skip
+    return [(k, h) for k, h in said]
+
+
+def _written(m: Layers, weights: dict[tuple[int, int], Value] | None = None) -> Value:
+    """The tokens' features behind all layers. weights: gets how heads attend to the sound."""
     c = m.c
     m.prefix = "model.decoder.layers"
     x = m.add(m.embeddings(), m.graph.input("position_embeddings", m.dtype, (m.tokens, c.hidden)))
@@ -73,17 +105,26 @@ def _decoder(m: Layers) -> Value:
         q, k, v = (m.heads(y, c.heads) for y in _projected(m, h, "self_attn"))
         x = m.add(x, m.out(m.attend(q, k, v), "self_attn.out_proj"))
         h = m.layer_norm(x, m.name("encoder_attn_layer_norm"), _EPSILON)
-        x = m.add(x, m.out(_listen(m, h), "encoder_attn.out_proj"))
+        heard = _listen(m, h, weights)
+        if weights is not None and len(weights) == len(set(followers(c))):
+            return x  # layers behind the last head that follows the sound are not wanted
+        x = m.add(x, m.out(heard, "encoder_attn.out_proj"))
         x = _network(m, x, "decoder_ffn_dim")
-    x = m.layer_norm(m.last(x), "model.decoder.layer_norm", _EPSILON)
-    return m.logits(x, tied="model.decoder.embed_tokens")
+    return x
 
 
-def _listen(m: Layers, x: Value) -> Value:
+def _listen(m: Layers, x: Value, weights: dict[tuple[int, int], Value] | None) -> Value:
     """Attention of the tokens to all of the sound, [tokens, hidden]."""
     c, b = m.c, m.b
     q = m.heads(m.linear(x, m.name("encoder_attn.q_proj"), sizes=[c.hidden])[0], c.heads)
     shape = (1, c.heads, c.size("max_source_positions"), c.head_size)
     keys, values = (m.graph.input(f"sound.{m.layer}.{n}", m.dtype, shape) for n in ("key", "value"))
+    if weights is not None:
+        for layer, head in followers(c):
+            if layer == m.layer:
+                own = b.reshape(b.slice(q, 2, head, 1), (m.tokens, c.head_size))
+                theirs = b.reshape(b.slice(keys, 1, head, 1), (shape[2], c.head_size))
+                scores = m.scaled(b.op("matmul", own, theirs, transpose_b=True), c.head_size**-0.5)
+                weights[layer, head] = b.op("softmax", scores, axes=(1,))
     y = b.op("attention", q, keys, values, scale=c.head_size**-0.5, q_order=_BY_HEADS, out_order=_BY_HEADS)
     return b.reshape(y, (m.tokens, c.hidden))

@@ -19,6 +19,14 @@ TOKENS = [3, 7, 9, 11, 40]
 WRITTEN = 12  # tokens that are written
 TIMES = {"no_timestamps_token_id": 64, "max_initial_timestamp_index": 12}
 TIMED = 20  # tokens that are written with times
+# Texts side by side, the penalty of length, tokens that are never written.
+BEAMS = [
+    (2, 1.0, []),
+    (4, 1.0, [73]),
+    (5, 0.0, [73, 24]),
+    (3, 2.0, [t for t in range(6, 96) if t % 3]),
+]
+ALIGNMENT_HEADS = [[1, 0], [2, 1], [1, 1]]  # layers and heads of the decoder that follow the sound
 EACH = 10  # every tenth frame of the features is kept
 
 

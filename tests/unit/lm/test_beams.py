@@ -10,6 +10,7 @@ import pytest
 from tec.errors import ArgumentError
 from tec.lm import load
 from tec.lm.beams import BeamSearch
+from tec.lm.branches import Branches
 from tests.seeds import first
 
 from .tiny import VOCABULARY, llama
@@ -87,7 +88,7 @@ class Flat:
 
 def test_a_pool_that_is_too_small_says_so() -> None:
     with pytest.raises(ArgumentError, match="4 texts need more than 3 blocks of 4 tokens"):
-        BeamSearch(Flat(), 4, set()).run([1, 2, 3, 4, 5], 9)
+        BeamSearch(Branches(Flat(), 4), Flat().step, 4, set()).run([1, 2, 3, 4, 5], 9)
 
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"count": 1.5}, {"max_tokens": 0}, {"length_penalty": "x"}])

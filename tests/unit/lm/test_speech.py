@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import tec.lm
+from tec.lm import speech
 from tec.lm.audio import HOP, filters, log_mel
 from tec.lm.timestamps import Times
+from tec.lm.words import words_of
 
 from . import heard
 from .families import filled
@@ -168,3 +170,80 @@ def test_a_sound_in_which_nothing_is_said_ends(folder: Path, monkeypatch: pytest
     assert timed.transcribe(heard.waveform(40_000), timestamps=True).ids == []
     with pytest.raises(tec.ArgumentError, match="tells no times"):
         model.transcribe(heard.features(), timestamps=True)
+
+
+def test_beams_are_those_of_transformers(known: Any, folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[Any] = []
+
+    class Told(speech.BeamSearch):
+        def run(self, *args: Any) -> None:
+            searches.append(self)
+            super().run(*args)
+
+    monkeypatch.setattr(speech, "BeamSearch", Told)
+    for (count, penalty, never), want in zip(heard.BEAMS, known["beams"], strict=True):
+        made = tec.lm.open(folder)
+        made.generation = {**made.generation, "suppress_tokens": never}  # type: ignore[misc]
+        model.checkpoint = made
+        found = model.transcribe(heard.features(), beams=count, length_penalty=penalty, max_tokens=heard.WRITTEN)
+        assert found.ids == [t for t in want["ids"] if t != 2], (count, penalty)
+        assert searches[-1].found[0][0] == pytest.approx(want["score"], rel=1e-4)
+    model.checkpoint = tec.lm.open(folder)
+    one = model.transcribe(heard.features(), beams=1, max_tokens=6).ids
+    assert one == model.transcribe(heard.features(), max_tokens=6).ids
+    with pytest.raises(tec.ArgumentError, match="beams is 0"):
+        model.transcribe(heard.features(), beams=0)
+
+
+def test_times_of_tokens_are_those_of_transformers(known: Any, folder: Path) -> None:
+    made = tec.lm.open(folder)
+    made.generation = {**made.generation, "alignment_heads": heard.ALIGNMENT_HEADS}  # type: ignore[misc]
+    timed = tec.lm.transcriber(made, target="llvm", cache=False)
+    want = known["aligned"]
+    np.testing.assert_allclose(timed.token_times(heard.features(), [3], want["ids"]), want["times"], atol=1e-3)
+    assert len(set(want["times"])) > 3
+    half = timed.token_times(heard.features(), [3], want["ids"], 0.5)
+    assert max(half) < 0.5 and half == sorted(half)
+    made.generation = {**made.generation, "alignment_heads": [[9, 0]]}  # type: ignore[misc]
+    with pytest.raises(tec.ImportModelError, match="alignment_heads"):
+        tec.lm.transcriber(made, target="llvm", cache=False).token_times(heard.features(), [3], [7])
+
+
+class Syllables:
+    """Tokens that are texts of their own."""
+
+    texts = (" Grü".encode(), b"\xc3", b"\x9f", b" dich", b",", b' "', b"Welt", b"!", b" ja")
+
+    def token_bytes(self, id: int) -> bytes:
+        return self.texts[id]
+
+
+def test_words_are_made_of_tokens() -> None:
+    """Characters that tokens share, punctuation of the word before and of the word behind, and languages without spaces."""
+    ids, times = list(range(9)), [0.1 * k for k in range(9)]
+    found = words_of(Syllables(), ids, times, 1.2, "de")  # type: ignore[arg-type]
+    assert [w.text for w in found] == [" Grüß", " dich,", ' "Welt!', " ja"]
+    assert [(round(w.start, 2), round(w.end, 2)) for w in found] == [(0.0, 0.3), (0.3, 0.5), (0.5, 0.8), (0.8, 1.2)]
+    assert [w.ids for w in found] == [(0, 1, 2), (3, 4), (5, 6, 7), (8,)]
+    assert [w.text for w in words_of(Syllables(), ids[1:5], times[1:5], 1.2, "ja")] == ["ß", " dich,"]  # type: ignore[arg-type]
+    assert words_of(Syllables(), [], [], 1.0, "en") == []  # type: ignore[arg-type]
+
+
+def test_words_of_a_sound(folder: Path, tmp_path: Path) -> None:
+    made = tec.lm.open(folder)
+    made.__dict__["tokenizer"] = Letters()
+    timed = tec.lm.transcriber(made, target="llvm", cache=False)
+    found = timed.transcribe(heard.waveform(30_000), words=True, max_tokens=6)
+    assert "".join(w.text for w in found.words) == found.text
+    assert all(a.start <= a.end and a.start <= b.start for a, b in zip(found.words, found.words[1:]))
+    assert found.words[-1].end <= 30_000 / 16_000 + 0.02 and [t for w in found.words for t in w.ids] == found.ids
+    with pytest.raises(tec.ArgumentError, match="no tokenizer"):
+        tec.lm.transcriber(folder, target="llvm", cache=False).transcribe(heard.waveform(), words=True, max_tokens=2)
+
+
+class Letters:
+    def token_bytes(self, id: int) -> bytes:
+        return (" " if id % 3 == 0 else "").encode() + bytes([97 + id % 26])
+
+    def decode(self, ids: Any, *, special: bool = False) -> str:
+        return b"".join(map(self.token_bytes, ids)).decode()
