@@ -24,6 +24,7 @@ class Intrin:
     reads, writes: positions of arguments that name an element of memory by a BufferLoad, which is then no load; `span` says how
       much of the buffer from there on: "one" element, a "run" whose length is the last argument, a "row" of 16 bytes, a "tile"
       that may be anywhere in it.
+    fills: each element of the box (attrs `box`) that it writes gets a value, one beyond the tensor as well.
     pointer: the first argument names an element whose address is the value; attrs `rw` ("r", "w", "rw") says what happens
       through it, anywhere in the buffer.
     hint: the first argument names an element that is not touched.
@@ -43,6 +44,7 @@ class Intrin:
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     span: str = "one"
+    fills: bool = False
     pointer: bool = False
     hint: bool = False
     atomic: bool = False
@@ -316,6 +318,7 @@ _add(
     reads=(1,),
     writes=(0,),
     span="tile",
+    fills=True,
     opaque=True,
 )
 _add(

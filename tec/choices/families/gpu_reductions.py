@@ -86,7 +86,7 @@ class GpuReduction(Space):
         """What the rules say of a name for these sums."""
         lead = const_shape(self.red.output(0))[0] if self.red.axis else None
         return self.rule(
-            name, otherwise, outputs=self.outputs, length=self.length, bytes=self._element_bytes, results=self.red.num_outputs, pixels=lead or 1
+            name, otherwise, outputs=self.outputs, length=self.length, bytes=self._element_bytes, results=self.red.num_outputs, pixels=lead or 1, inputs=len(self.red.inputs)
         )  # fmt: skip
 
     @property
@@ -118,7 +118,10 @@ class GpuReduction(Space):
         if not shared and "near_bytes" in self.figures and moved_bytes(self.group) <= self.figures["near_bytes"]:
             legal += [c for t in (512, 1024) if why_not(c := self._choice(True, t)) is None]
         wanted = _THREADS_A_UNIT * units
-        best = min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
+        priced = [(self.cost(c).seconds, c) for c in legal]
+        # Prices that lie so near say nothing: more threads have more loads under way.
+        near = (1.0 + self.figures.get("as_near", 0.0)) * min(s for s, _ in priced)
+        best = min(priced, key=lambda x: (max(near, x[0]), -min(wanted, self._threads(x[1])), x[1]["parts"]))[1]
         if shared and best["parts"] > 1:  # more threads a sum before a second kernel
             most = self._rule("whole_by", 0)
             more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]

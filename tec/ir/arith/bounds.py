@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import expr as E
 from ..dtype import dtype_info, int_range
+from .intervals import bits_of
 
 if TYPE_CHECKING:
     from .facts import Facts
@@ -126,6 +127,9 @@ def _b_call(f: Facts, e: E.Call) -> Bound:
     if e.op == "bitand":
         tops = [hi for lo, hi in map(f.bound, e.args) if 0 <= lo and hi < INF]
         return (0, min(tops)) if tops else int_range(e.dtype)
+    if e.op in ("bitor", "bitxor"):
+        (a, b), (c, d) = f.bound(e.args[0]), f.bound(e.args[1])
+        return (0, bits_of(max(int(b), int(d)))) if min(a, c) >= 0 and max(b, d) < INF else int_range(e.dtype)
     if e.op == "shr":
         (a, b), (c, d) = f.bound(e.args[0]), f.bound(e.args[1])
         if c == d and 0 <= c < 64 and -INF < a and b < INF:

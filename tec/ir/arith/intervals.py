@@ -24,15 +24,19 @@ def interval_of(e: E.Expr, known: Mapping[int, Interval]) -> Interval | None:
     if t is E.Cast:
         return _cast(e, known)  # type: ignore[arg-type]
     if t is E.Call and e.op in ("bitxor", "bitor"):  # type: ignore[attr-defined]
-        both = [interval_of(x, known) for x in e.args]  # type: ignore[attr-defined]
-        tops = [b[1] for b in both if b is not None and b[0] >= 0]
-        return (0, (1 << max(tops).bit_length()) - 1) if len(tops) == 2 else None
+        a, b = (interval_of(x, known) for x in e.args)  # type: ignore[attr-defined]
+        return None if a is None or b is None or min(a[0], b[0]) < 0 else (0, bits_of(max(a[1], b[1])))
     if not isinstance(e, E.BinaryExpr):
         return None
     a, b = interval_of(e.a, known), interval_of(e.b, known)
     if t is E.FloorMod and b is not None and b[0] == b[1] > 0:
         return a if a is not None and 0 <= a[0] and a[1] < b[0] else (0, b[0] - 1)
     return None if a is None or b is None else _binary(t, a, b)
+
+
+def bits_of(top: int) -> int:
+    """The largest number of the bits that numbers up to `top` have, and so of what bits of two such make."""
+    return (1 << top.bit_length()) - 1
 
 
 def _binary(t: type, a: Interval, b: Interval) -> Interval | None:

@@ -14,6 +14,7 @@ without it, or if it depends on a loop that the element does not (the ragged end
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 
 from ...records import dataclass
@@ -73,6 +74,17 @@ class _Tile:
     stores: list[_Store] = field(default_factory=list)
     opaque: bool = False
     holes: bool = True  # elements within the tile may stay without a value
+    filled: bool | None = (
+        None  # by calls that give all elements of the tile's rows and columns a value; None without any
+    )
+
+
+def _fills(e: E.Call, buffer: Buffer) -> bool:
+    """Whether a call gives all elements of a buffer a value, or of one of its slots: what its last dimensions say."""
+    if not INTRINS[e.op].fills:
+        return False
+    shape, size = [n.value if isinstance(n, E.IntImm) else 0 for n in buffer.shape], math.prod(e.attrs["box"])
+    return any(math.prod(shape[k:]) == size for k in range(len(shape)))
 
 
 def _is_own_value(s: S.BufferStore) -> bool:
@@ -102,6 +114,8 @@ class _Padder:
         for tile in self.tiles.values():
             if not tile.opaque:
                 self.decide(tile)
+            elif tile.filled and not tile.stores:
+                tile.holes = False
         for store in self.by_store.values():
             for g in store.guards:
                 if not any(d is g for d in store.dropped):
@@ -162,9 +176,13 @@ class _Padder:
 
         def on_expr(e: E.Expr) -> None:
             if type(e) is E.Call and (INTRINS[e.op].pointer or not INTRINS[e.op].is_pure):
-                for a in e.args:
+                writes = INTRINS[e.op].writes
+                for k, a in enumerate(e.args):
                     if isinstance(a, E.BufferLoad) and id(a.buffer) in self.tiles:
-                        self.tiles[id(a.buffer)].opaque = True
+                        tile = self.tiles[id(a.buffer)]
+                        tile.opaque = True
+                        if k in writes or INTRINS[e.op].pointer:
+                            tile.filled = tile.filled is not False and _fills(e, a.buffer)
 
         for e in exprs:
             visit(e, on_expr)

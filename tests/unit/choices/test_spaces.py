@@ -59,6 +59,8 @@ GRU = {
 PROGRAMS: dict[str, Any] = {
     "product": lambda: program("matmul", {}, ("float32", (24, 20)), ("float32", (20, 32)), bias=True),
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
+    "product of two terms": lambda: program("matmul", {}, ("float16", (2, 33, 2)), ("float16", (2, 2, 24))),
+    "product of odd lines": lambda: program("matmul", {"transpose_b": True}, ("float16", (19, 3)), ("float16", (37, 3))),
     "few columns": lambda: program("matmul", {}, ("float32", (10, 43)), ("float32", (43, 3)), bias=True),
     "few columns along the sum": lambda: program("matmul", {"transpose_b": True}, ("float16", (2, 9, 70)), ("float16", (2, 5, 70))),
     "half product": lambda: program("matmul", {"transpose_b": True}, ("float16", (40, 32)), ("float16", (48, 32)), bias=True),
@@ -94,6 +96,7 @@ POOL = {
 PACKED = {"bits": 4, "block": 16, "panel": 16, "depth": 64, "columns": 40}
 EXPECTED = {  # the default's template on a CPU, on a GPU
     "product": ("cpu product", "matrix product"), "thin product": ("cpu product", "gpu reduction"), "half product": ("cpu product", "matrix product"),
+    "product of two terms": ("cpu product", "few terms"), "product of odd lines": ("cpu product", "few terms"),
     "few columns": ("cpu few columns", "gpu reduction"), "few columns along the sum": ("cpu few columns", "gpu reduction"),
     "packed product": ("cpu packed product", "matrix product"),
     "projection": ("cpu stages", "gpu projection"),

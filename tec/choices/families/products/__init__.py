@@ -24,7 +24,7 @@ from ...parts import sums
 from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
 from ...space import Choice, Scheduled, Space, Value
-from . import folded, matrix_units, packing, tile_clocks
+from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .padded_warpgroups import PaddedWarpgroupProduct
 from .register_blocks import RegisterBlocks
@@ -45,6 +45,8 @@ def match(group: Group, target: Target) -> Iterator[Space]:
         yield from _on_cpu(group, target)
     elif not _thin(group):
         yield from _of_images(group, target) if folded.is_folded(group) else _on_gpu(group, target)
+    else:
+        yield from few_terms.match(group, target)
 
 
 def _of_images(group: Group, target: Target) -> Iterator[Space]:

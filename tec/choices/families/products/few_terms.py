@@ -1,0 +1,83 @@
+"""Products of up to three terms on a GPU, written out: each element of the result is a few multiply-adds of what lies in the caches, and storing it takes longer than they do. So they are
+elementwise work as any other (`stages`), whose threads have neighbours, where a sum by itself would be a loop of a thread for one element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from functools import reduce as folded
+from typing import ClassVar
+
+from .... import te
+from ....ir import Reduce, build
+from ....ir.build import is_const
+from ....ir.dtype import dtype_info
+from ....ir.visit import substitute
+from ....target import Target
+from ....te import ComputeOp
+from ...group import Group, const_shape, extent_of
+from ...group import substitute as with_tensors
+from ...parts.counts import computed
+from ...parts.threads import THREADS
+from ...space import Choice
+from ...stages import GpuStages
+
+MOST_TERMS = 3  # more are tiles of a product (`products.match`)
+_ROWS = 8  # of a thread, where elements come one by one: the second operand's terms serve all of them
+
+
+class FewTerms(GpuStages):
+    """See the module; the parameters are those of stages."""
+
+    template: ClassVar[str] = "few terms"
+
+    def why_not(self, choice: Choice) -> str | None:
+        if not choice["rows"] and not self._fills_vectors and self._has_rows:
+            return "elements come one by one: those of some rows have what they read in common"
+        return super().why_not(choice)
+
+    @property
+    def default(self) -> Choice:
+        """Vectors of neighbours; of lines that begin anywhere, an element of each of some rows."""
+        rows = 0 if self._fills_vectors or not self._has_rows else _ROWS
+        return self.choice(
+            threads=min(THREADS, self.target.max_threads), vector=self.parameters["vector"][0], rows=rows
+        )
+
+    @cached_property
+    def _fills_vectors(self) -> bool:
+        """Whether a line is vectors of 16 bytes, or of half of that."""
+        out = computed(self.group)[0].output(0)
+        return (const_shape(out)[-1] or 1) * dtype_info(out.dtype).bytes % 8 == 0
+
+    @cached_property
+    def _has_rows(self) -> bool:
+        return super().why_not(self.choice(threads=32, vector=self.parameters["vector"][0], rows=_ROWS)) is None
+
+
+def match(group: Group, target: Target) -> Iterator[FewTerms]:
+    """The space of a group whose one reduction is a sum of so few terms of known sizes."""
+    found = group.ended_sum()
+    if found is None or len(found[0].reduce_axis) != 1 or found[0].num_outputs > 1:
+        return
+    red = found[0]
+    (k,), body = red.reduce_axis, red.body[0]
+    terms = extent_of(k)
+    if terms is None or not 0 < terms <= MOST_TERMS or None in const_shape(red.output(0)):
+        return
+    if not isinstance(body, Reduce) or body.combiner.name != "sum" or body.init or not is_const(body.condition, True):
+        return
+    yield FewTerms(_written_out(group, red, body, terms), target)
+
+
+def _written_out(group: Group, red: ComputeOp, body: Reduce, terms: int) -> Group:
+    first = red.reduce_axis[0].dom.min if red.reduce_axis[0].dom is not None else 0
+    each = [substitute(body.source[0], {red.reduce_axis[0].var: build.add(first, n)}) for n in range(terms)]
+    total = folded(build.add, each)
+    written = te.compute(
+        red.output(0).shape, lambda *i: substitute(total, {a.var: x for a, x in zip(red.axis, i)}), name=red.name
+    )
+    return Group.of(with_tensors(group.outputs, {red.output(0): written}))
+
+
+__all__ = ["FewTerms", "match"]

@@ -1,0 +1,22 @@
+"""Products whose tiles come by bulk copies: rows that the last tile has beyond the product are zeros in shared memory, so that no thread asks whether it has one."""
+
+from __future__ import annotations
+
+import pytest
+
+import tec
+from tec import te, topi
+from tec.choices import spaces
+
+
+@pytest.mark.parametrize("rows", [136, 200, 260])
+def test_loads_from_shared_memory_have_no_conditions(rows: int) -> None:
+    """Of 4,616 rows, 8 in the last tile of 128, LLVM made branches of them: 1,105 us on an H200 for the 535 of 4,700 rows."""
+    a, b = te.placeholder((rows, 256), "float32", name="A"), te.placeholder((256, 128), "float32", name="B")
+    with tec.Target("cuda -arch=sm_90a") as target:
+        space = next(s for s in spaces([topi.matmul(a, b)], target) if s.template == "bulk product")
+        choice = {**space.default, "rows": 128, "columns": 64, "split_k": 1}
+        made = space.apply(choice)
+        lines = str(tec.lower(made.schedule, [a, b, *made.outputs], target=target)).splitlines()
+    loads = [x for x in lines if "A_shared[" in x and "_local" in x.partition("=")[0]]
+    assert loads and not any("if_then_else" in x for x in loads), loads[0]
