@@ -37,7 +37,8 @@ _HERE = {
     "tec.match_all(v)": "match_all_sync __match_all_sync",
     "tec.popcount(x)": "popc __popc popcll bit_count",
     "tec.shared(shape, dtype)": "shared_array StaticSharedArray CuStaticSharedArray ROCStaticLocalArray SharedMemory",
-    "tec.shared(None, dtype), with bytes in kernel[grid, block, stream, bytes]": "CuDynamicSharedArray ROCDynamicLocalArray",
+    "tec.shared(None, dtype), with bytes in kernel[grid, block, stream, bytes]": "CuDynamicSharedArray ROCDynamicLocalArray dynamic_shared "
+    "shared_dynamic dyn_shared extern_shared dynamic_shared_memory",
     "tec.local(shape, dtype)": "local_array",
     "the array itself: arrays of NumPy from outside are tables of constants": "const_array_like array_like constant_memory CuConstantMemory",
     "tec.atomic_add(array, index, value), atomic_max and so on": "atomic atomicAdd atomicadd",
@@ -94,7 +95,7 @@ def others(tree: ast.AST, first: ast.expr, module: ModuleType | None = None) -> 
     inner = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     found: dict[str, str] = {}
     for node in ast.walk(tree):
-        root, *members = _chain(node) if isinstance(node, ast.Attribute) and node not in inner else ("",)
+        root, *members = (_chain(node) if isinstance(node, ast.Attribute) and node not in inner else ()) or ("",)
         if root != told or not members or tuple(members[:1]) == first_chain[1:2]:
             continue
         ours = _BY_NAME.get("_".join(members[:2])) or (None if hasattr(module, members[0]) else named(members[0]))

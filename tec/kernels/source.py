@@ -99,13 +99,13 @@ def _fold(tree: ast.FunctionDef | ast.Lambda) -> None:
 def inner_source(inner: Inner, outer: Source) -> Source:
     """A function that is defined within another. Raises KernelError for parameters that are no plain ones."""
     if isinstance(inner.tree, ast.FunctionDef):
-        _check_parameters(inner.tree, Loc(outer.file, inner.tree.lineno))
+        _check_parameters(inner.tree, Loc(outer.file, inner.tree.lineno), rest=True)
     name = "<lambda>" if isinstance(inner.tree, ast.Lambda) else inner.tree.name
     return Source(outer.function, inner.tree, outer.file, called=name)
 
 
-def source_of(f: Any, what: str = "the kernel") -> Source:
-    """The source of a function. Raises KernelError where it is not at hand, or what stands there is no plain function."""
+def source_of(f: Any, what: str = "the kernel", rest: bool = False) -> Source:
+    """The source of a function. rest: it may take `*args`. Raises KernelError where it is not at hand, or what stands there is no plain function."""
     if not isinstance(f, FunctionType):
         raise KernelError(f"{what} is {f!r}, no Python function", hint="@tec.kernel stands above a def")
     where = Loc(f.__code__.co_filename, f.__code__.co_firstlineno)
@@ -128,7 +128,7 @@ def source_of(f: Any, what: str = "the kernel") -> Source:
         )
     if isinstance(tree, ast.FunctionDef):
         ast.increment_lineno(tree, max(first, 1) - 1)
-        _check_parameters(tree, where)
+        _check_parameters(tree, where, rest)
     return Source(f, tree, where.file)
 
 
@@ -172,9 +172,9 @@ def _lambdas(text: str) -> tuple[ast.Lambda, ...]:
         return ()
 
 
-def _check_parameters(tree: ast.FunctionDef, where: Loc) -> None:
+def _check_parameters(tree: ast.FunctionDef, where: Loc, rest: bool) -> None:
     a = tree.args
-    for star, text in ((a.vararg, "*"), (a.kwarg, "**")):
+    for star, text in ((None if rest else a.vararg, "*"), (a.kwarg, "**")):
         if star is not None:
             raise KernelError(
                 f"{tree.name} takes {text}{star.arg}",
@@ -184,6 +184,6 @@ def _check_parameters(tree: ast.FunctionDef, where: Loc) -> None:
 
 
 def parameters(source: Source) -> list[str]:
-    """The names of a function's parameters, in order."""
+    """The names of a function's parameters, in order, without that of `*args`."""
     a = source.tree.args
     return [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]

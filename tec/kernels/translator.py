@@ -93,7 +93,7 @@ class Translator(Functions):
     def source(self, f: FunctionType, node: ast.AST) -> Source:
         found = self.sources.get(f)
         if found is None:
-            found = self.sources[f] = source_of(f, "what is called")
+            found = self.sources[f] = source_of(f, "what is called", rest=True)
         return found
 
     def _arguments(
@@ -101,10 +101,11 @@ class Translator(Functions):
     ) -> dict[str, Any]:
         """What parameters stand for. made: defaults that are values already, of a function within another."""
         names = parameters(source)
-        f = source.function
-        if len(args) > len(names):
+        f, a = source.function, source.tree.args
+        most = len(names) if a.vararg is None else len(a.posonlyargs) + len(a.args)
+        if len(args) > most and a.vararg is None:
             raise self.error(f"{source.name} takes {len(names)} arguments, {len(args)} are given", node=node)
-        bound = dict(zip(names, args))
+        bound = dict(zip(names, args[:most]))
         for k, v in named.items():
             if k not in names or k in bound:
                 raise self.error(f"{source.name} has no free parameter {k}", node=node)
@@ -119,6 +120,8 @@ class Translator(Functions):
                 if name not in defaults:
                     raise self.error(f"{source.name} is called without {name}", node=node)
                 bound[name] = self.outside(defaults[name], name) if made is None else defaults[name]
+        if a.vararg is not None:
+            bound[a.vararg.arg] = tuple(args[most:])
         return bound
 
     # ---- heads of loops

@@ -132,12 +132,18 @@ def uses_a_lambda_that_calls_itself(x, n):
     x[0] = f(n)
 
 
-@mistake("f takes *v", "compiled for their types")
-def defines_a_function_of_any_arguments(x, n):
-    def f(*v):  # <-
+@mistake("f takes **v", "compiled for their types")
+def defines_a_function_of_any_named_arguments(x, n):
+    def f(**v):  # <-
         return v
 
     x[0] = f(n)
+
+
+@mistake("tec has no grid", "tec.grid_idx(1)")
+def reads_fields_beside_a_foreign_word(x, n):
+    i = tec.grid(1)  # <-
+    x[i] = x[i].T.dtype
 
 
 @mistake("a decorator inside", "leave it out")

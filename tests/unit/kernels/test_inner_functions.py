@@ -79,3 +79,27 @@ def test_inner_functions(device):
     counts = tec.nd.zeros((4,), "int32", dev)
     late[1, 1](counts, 3)
     assert counts.numpy().tolist() == [15, 25, sum(10 * (3 + k) + k for k in range(3)), 7 * 7 + 3]
+
+
+def weighted(x, first, *rest, scale=1.0):
+    s = first * x
+    for c in rest:
+        s = s * x + c
+    return s * scale + len(rest)
+
+
+@tec.kernel
+def any_number(out, x):
+    i = tec.grid_idx(1)
+    both = lambda *v: v[0] + v[-1]  # noqa: E731
+    if i < len(x):
+        out[i] = weighted(x[i], 2.0) + weighted(x[i], 1.0, 2.0, 3.0, scale=0.5) + both(x[i], 7.0, 1.0)
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=["cpu", "gfx1100"])
+def test_functions_of_any_number_of_arguments(device):
+    dev = device()
+    x = np.array([0.5, 2.0, -3.0], np.float32)
+    out = tec.nd.zeros((3,), "float32", dev)
+    any_number.launch(3)(out, tec.nd.array(x, dev))
+    np.testing.assert_allclose(out.numpy(), [weighted(v, 2) + weighted(v, 1, 2, 3, scale=0.5) + v + 1 for v in x])
