@@ -28,6 +28,7 @@ from ..ir.func import Func
 from ..ir.visit import any_stmt, deep_recursion, map_stmt
 from ..records import dataclass
 from ..target import Target
+from .below_zero import refuse_below_zero
 from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place
 from .source import Source, parameters
@@ -145,6 +146,7 @@ def _round(
         t.store(t.frame.returned, False, source.tree)
     t.statements(source.body)
     body = close(t.blocks[0])
+    refuse_below_zero(body)
     does = effects(body)
     if not alias:
         body = _cheaper_barriers(body, does)

@@ -140,6 +140,12 @@ def defines_a_function_of_any_named_arguments(x, n):
     x[0] = f(n)
 
 
+@mistake("below zero wherever it is reached", "x.shape[0] + the index")
+def counts_from_the_end_at_run_time(x, n):
+    for j in range(0, len(x), 3):
+        x[0] += x[-1 - j]  # <-
+
+
 @mistake("tec has no grid", "tec.grid_idx(1)")
 def reads_fields_beside_a_foreign_word(x, n):
     i = tec.grid(1)  # <-
