@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
@@ -30,7 +31,7 @@ from .draws import Draws
 from .export import decompositions
 from .importer import Conversion, convert, location_of, only_checks
 from .ops_control import with_plain_attention
-from .reports import GraphReport, grouped, keep, keep_break
+from .reports import GraphReport, grouped, keep, keep_break, keep_resumed
 from .runner import Runner
 
 # What training brings and export's decompositions leave whole.
@@ -59,6 +60,7 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
         wrong = f"no option {', '.join(map(repr, options))}" if options else f"strict={strict!r} is no option"
         raise tec.ArgumentError(f"{wrong} of the backend tec", hint='options={"target": "llvm", "strict": True}')
     try:
+        keep_resumed(_code_of_frame(), strict)
         keep_break(getattr(module, "compile_subgraph_reason", None), strict)
     except TecError as error:
         return _raises(error)
@@ -100,6 +102,14 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
             plain.enter_context(torch.backends.mkldnn.flags(enabled=False))
         whole = compiled(module, examples)
     return _straight(whole, laters[0], held) if len(laters) == 1 else whole
+
+
+def _code_of_frame() -> Any:
+    """The code that TorchDynamo makes the graph of, while it asks for the graph; None outside of it."""
+    try:
+        return InstructionTranslator.current_tx().output.root_tx.f_code
+    except AttributeError:  # no frame is traced, or another version of torch keeps it elsewhere
+        return None
 
 
 def _held(module: GraphModule) -> list[torch.Tensor]:

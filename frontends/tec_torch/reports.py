@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from tec import ImportModelError
 from tec.errors import Loc, one_line
@@ -46,7 +49,7 @@ class GraphBreak:
     where: Loc | None = None
 
     def __str__(self) -> str:
-        at = f"{os.path.basename(self.where.file)}:{self.where.line}: " if self.where else ""
+        at = f"{os.path.basename(self.where.file)}:{self.where.line}: " if self.where else "a line that is not told: "
         return one_line(at + self.reason)
 
 
@@ -92,6 +95,9 @@ class Report:
 class _Kept:
     graphs: list[GraphReport] = field(default_factory=list)
     breaks: list[GraphBreak] = field(default_factory=list)
+    counted: dict[str, int] = field(
+        default_factory=dict
+    )  # breaks by reason, as TorchDynamo counted them when it was last asked
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -126,8 +132,33 @@ def keep_break(reason: Any, strict: bool) -> None:
     stack = getattr(reason, "user_stack", None) or ()
     where = Loc(stack[-1].filename, stack[-1].lineno or 0) if stack else None
     broken = GraphBreak(_first_line(str(reason.reason)), where)
+    _add_break(broken, strict)
+
+
+def keep_resumed(code: Any, strict: bool) -> None:
+    """Adds the breaks before a graph that no other graph told of: a graph without calls ended there, which no backend is given.
+
+    code: what the graph was made of. TorchDynamo compiles what comes behind a break as a function of its own, whose name says where the break was
+    (`torch_dynamo_resume_in_NAME_at_LINE`), and counts breaks by their reasons. Raises ImportModelError if `strict`.
+    """
+    counted = {_first_line(r): n for r, n in torch._dynamo.utils.counters["graph_break"].items()}
+    with _kept.lock:
+        told = {b.where for b in _kept.breaks} | {b.reason for b in _kept.breaks}
+        new = [r for r, n in counted.items() if n > _kept.counted.get(r, 0) and r not in told]
+        _kept.counted = counted
+    resumed = re.match(r"torch_dynamo_resume_in_.*_at_(\d+)$", getattr(code, "co_name", ""))
+    if resumed is None:
+        return
+    where = Loc(code.co_filename, int(resumed[1]))
+    for reason in new[:-1]:
+        _add_break(GraphBreak(reason), False)
+    if where not in told or strict:
+        _add_break(GraphBreak(new[-1] if new else "TORCH_LOGS=graph_breaks tells why", where), strict)
+
+
+def _add_break(broken: GraphBreak, strict: bool) -> None:
     if strict:
-        raise _refused(f"a graph ends within the program: {broken}", where)
+        raise _refused(f"a graph ends within the program: {broken}", broken.where)
     with _kept.lock:
         known = broken in _kept.breaks
         if not known:

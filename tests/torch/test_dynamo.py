@@ -252,6 +252,31 @@ def test_graph_breaks_are_told_with_their_line(caplog):
         strict(torch.ones(3))
 
 
+def test_breaks_before_the_first_call_are_told():
+    """No backend is given a graph without calls, so the breaks that end such graphs went untold: 0 graph breaks, and strict took the program."""
+
+    def f(x):
+        print("a word")
+        return torch.relu(x * 2 + 1) - x.sum()
+
+    torch._dynamo.reset()
+    tec_torch.report(reset=True)
+    x = torch.rand(6)
+    close(torch.compile(f, backend=dynamo.backend)(x), f(x))
+    (broken,) = tec_torch.report(reset=True).breaks
+    assert (broken.where.file, broken.where.line) == (__file__, f.__code__.co_firstlineno + 1)
+    torch._dynamo.reset()
+    with pytest.raises(tec.ImportModelError, match=r"a graph ends within the program: test_dynamo\.py"):
+        torch.compile(f, backend=dynamo.backend, options={"strict": True})(x)
+
+
+def test_errors_beneath_torch_name_the_users_line():
+    torch._dynamo.reset()
+    with pytest.raises(tec.DeviceError) as caught:
+        torch.compile(nn.Linear(4, 4), backend=dynamo.backend, options={"target": "cuda"})(torch.ones(4, 4))
+    assert caught.value.where.file == __file__
+
+
 def test_training_goes_on():
     m = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
     other = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2))
