@@ -95,9 +95,8 @@ class Report:
 class _Kept:
     graphs: list[GraphReport] = field(default_factory=list)
     breaks: list[GraphBreak] = field(default_factory=list)
-    counted: dict[str, int] = field(
-        default_factory=dict
-    )  # breaks by reason, as TorchDynamo counted them when it was last asked
+    # Breaks by reason, as TorchDynamo counted them when it was last asked.
+    counted: dict[str, int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

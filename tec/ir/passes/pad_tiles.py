@@ -74,14 +74,13 @@ class _Tile:
     stores: list[_Store] = field(default_factory=list)
     opaque: bool = False
     holes: bool = True  # elements within the tile may stay without a value
-    filled: bool | None = (
-        None  # by calls that give all elements of the tile's rows and columns a value; None without any
-    )
+    # By calls that give all elements of the tile, or of one of its slots, a value; None without any.
+    filled: bool | None = None
 
 
 def _fills(e: E.Call, buffer: Buffer) -> bool:
     """Whether a call gives all elements of a buffer a value, or of one of its slots: what its last dimensions say."""
-    if not INTRINS[e.op].fills:
+    if not INTRINS[e.op].fills or e.attrs is None:
         return False
     shape, size = [n.value if isinstance(n, E.IntImm) else 0 for n in buffer.shape], math.prod(e.attrs["box"])
     return any(math.prod(shape[k:]) == size for k in range(len(shape)))

@@ -369,8 +369,11 @@ def rocm_emu(chip: str = "gfx942", index: int = 0, **options: Any) -> Device:
         driver = open_driver("emu", chip, _check_index(index, "rocm_emu"), **options)
     except ImportError as error:
         raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint=f"pip install {error.name}") from None
-    # The same device by default and by name has one label.
-    extra = "".join(f", {k}={v!r}" for k, v in options.items() if (k, v) != ("check", "bounds"))
+    # The same device has one label, by default or by name, by text or by a set, which has "bounds" in any case.
+    check = options.get("check", "bounds")
+    names = check.replace(" ", "").split(",") if isinstance(check, str) else check
+    said = {**options, "check": ",".join(sorted({*names} - {"bounds"}))}
+    extra = "".join(f", {k}={v!r}" for k, v in said.items() if (k, v) != ("check", ""))
     which = f", {index}" if index else ""
     return _get("rocm", 0, driver, f"rocm_emu({chip!r}{which}{extra})")
 

@@ -85,7 +85,7 @@ FEATURES = {
     "running sum": {"lines", "usual", "bytes", "groups"},
     "gpu attention": {"keys", "rows"},
     "matrix attention": {"keys", "rows"},
-    "gpu reduction": {"outputs", "length", "bytes", "results", "pixels"},
+    "gpu reduction": {"outputs", "length", "bytes", "results", "pixels", "inputs"},
     "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open", "taps"},
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "summed", "guarded", "turned", "parts", "moved"},
 }

@@ -32,27 +32,26 @@ class FewTerms(GpuStages):
     template: ClassVar[str] = "few terms"
 
     def why_not(self, choice: Choice) -> str | None:
-        if not choice["rows"] and not self._fills_vectors and self._has_rows:
+        if not choice["rows"] and self._rows_alone is not None:
             return "elements come one by one: those of some rows have what they read in common"
         return super().why_not(choice)
 
     @property
     def default(self) -> Choice:
         """Vectors of neighbours; of lines that begin anywhere, an element of each of some rows."""
-        rows = 0 if self._fills_vectors or not self._has_rows else _ROWS
-        return self.choice(
-            threads=min(THREADS, self.target.max_threads), vector=self.parameters["vector"][0], rows=rows
-        )
+        if self._rows_alone is not None:
+            return self._rows_alone
+        return self.choice(threads=min(THREADS, self.target.max_threads), vector=self.parameters["vector"][0], rows=0)
 
     @cached_property
-    def _fills_vectors(self) -> bool:
-        """Whether a line is vectors of 16 bytes, or of half of that."""
+    def _rows_alone(self) -> Choice | None:
+        """A choice by rows, where a line is no vectors of 16 bytes or of half of that."""
         out = computed(self.group)[0].output(0)
-        return (const_shape(out)[-1] or 1) * dtype_info(out.dtype).bytes % 8 == 0
-
-    @cached_property
-    def _has_rows(self) -> bool:
-        return super().why_not(self.choice(threads=32, vector=self.parameters["vector"][0], rows=_ROWS)) is None
+        if (const_shape(out)[-1] or 1) * dtype_info(out.dtype).bytes % 8 == 0:
+            return None
+        threads = sorted((t for t in self.parameters["threads"] if t <= THREADS), reverse=True)
+        some = (self.choice(threads=t, vector=self.parameters["vector"][0], rows=_ROWS) for t in threads)
+        return next((c for c in some if super(FewTerms, self).why_not(c) is None), None)
 
 
 def match(group: Group, target: Target) -> Iterator[FewTerms]:
