@@ -84,7 +84,9 @@ def _cache(c: Call, which: int, size: int) -> _Cache:
     width = (size + 1) // 2 if bits == 4 else size
     if past is not None and past.shape[3] != width:
         what = f"GroupQueryAttention with heads of {size} features and a cache of {past.type}"
-        raise unfit(what, (past.shape[3], width))
+        raise unfit(
+            what, (past.shape[3], width), hint=f"caches have {width} bytes a head in their last dimension" if bits == 4 else f"caches have {width} features a head in their last dimension"
+        )  # fmt: skip
     return _Cache(past, scale, bits, size)
 
 

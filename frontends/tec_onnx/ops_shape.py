@@ -395,7 +395,11 @@ def scatter_nd(c: Call) -> Value:
     if index.ndim and is_symbolic(index.shape[-1]):
         # How many dimensions an index names follows from what is left of them in the updates.
         named = x.ndim + index.ndim - 1 - update.ndim
-        raise unfit(f"ScatterND of {update.type} by {index.type} into {x.type}", (index.shape[-1], named))
+        raise unfit(
+            f"ScatterND of {update.type} by {index.type} into {x.type}",
+            (index.shape[-1], named),
+            hint="updates have the indices' dimensions but the last, and those of the data that an index does not name",
+        )
     return c.op("scatter_nd", x, index, update, reduction=c.attr("reduction", "none"))
 
 

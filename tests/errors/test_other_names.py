@@ -26,7 +26,7 @@ X = tec.nd.array(np.zeros(3, "float32"))
         (tec, "zeros", "tec.nd.zeros or tec.array.zeros"), (tec, "njit", "@tec.kernel"), (tec, "is_available", "tec.runtime.cuda_exists() and tec.runtime.rocm_exists()"),
         (tec, "TVMError", "tec.errors.TecError"), (tec, "create_schedul", "is tec.create_schedule meant?"),
         (tec.nd, "device_array", "tec.nd.empty(shape, dtype, dev)"), (X, "copy_to_host", "x.numpy()"), (X, "sum", "tec.array.asarray(x).sum, whose arrays compute"),
-        (X, "reshap", "is reshape meant?"), (tec.cpu(), "multi_processor_count", "dev.compute_units"), (tec.cpu(), "Stream", "dev.stream()"),
+        (X, "reshap", "is reshape meant?"), (tec.cpu(), "multiprocessor_count", "dev.compute_units"), (tec.cpu(), "Stream", "dev.stream()"),
         (fill, "forall", "k.launch(n)(...)"), (fill, "inspect_asm", "k.asm(*args)"), (fill, "resource", "is resources meant?"),
     ],
 )  # fmt: skip

@@ -119,8 +119,9 @@ class GpuReduction(Space):
             legal += [c for t in (512, 1024) if why_not(c := self._choice(True, t)) is None]
         wanted = _THREADS_A_UNIT * units
         priced = [(self.cost(c).seconds, c) for c in legal]
-        # Prices that lie so near say nothing: more threads have more loads under way.
-        near = (1.0 + self.figures.get("as_near", 0.0)) * min(s for s, _ in priced)
+        # Prices of products that lie so near say nothing: more threads have more loads under way.
+        slack = self.figures.get("as_near", 0.0) if len(self.red.inputs) > 1 else 0.0
+        near = (1.0 + slack) * min(s for s, _ in priced)
         best = min(priced, key=lambda x: (max(near, x[0]), -min(wanted, self._threads(x[1])), x[1]["parts"]))[1]
         if shared and best["parts"] > 1:  # more threads a sum before a second kernel
             most = self._rule("whole_by", 0)
