@@ -20,7 +20,7 @@ from typing import Any
 
 from ..errors import LoweringError
 from ..ir import build as B
-from ..ir.dtype import dtype_info
+from ..ir.dtype import int_range
 from ..ir.expr import Expr, IntImm, IterVar, Range
 from ..records import dataclass
 from .index_arith import IndexArith
@@ -321,11 +321,6 @@ def guarded_loops(
     return inner + [iv for iv in roots if over.get(iv)]  # what the inner ones say makes others provable
 
 
-def largest(dtype: str) -> int:
-    """The largest value of a loop's variable."""
-    return (1 << (dtype_info(dtype).bits - 1)) - 1
-
-
 def check_counts(relation: Relation, ranges: Ranges) -> None:
     """Refuse a fused loop, or a split one with its last part rounded up, of more steps than its variable counts. Symbolic ones: the pass `check_extents`.
 
@@ -337,7 +332,7 @@ def check_counts(relation: Relation, ranges: Ranges) -> None:
     if not isinstance(outer, IntImm) or not isinstance(inner, IntImm):
         return
     loop = relation.parent if isinstance(relation, Split) else relation.fused
-    steps, most = outer.value * inner.value, largest(loop.var.dtype)
+    steps, most = outer.value * inner.value, int_range(loop.var.dtype)[1]
     if steps > most + isinstance(relation, Split):  # whose variable never reaches the count itself
         how = "split into" if isinstance(relation, Split) else "fused of"
         raise LoweringError(

@@ -13,6 +13,7 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
+from ..dtype import int_range
 from ..effects import effects
 from ..func import Func
 from ..visit import free_vars, map_stmt, substituter
@@ -27,7 +28,7 @@ from .rewrite_util import (
 )
 from .thread_storage import in_thread_loops
 
-MOST_GROUPS = (1 << 31) - 1  # along an axis of a grid, whose numbers are int32
+_MOST_GROUPS = int_range("int32")[1]  # along an axis of a grid, whose numbers are int32
 
 
 def unify_threads(func: Func, target: Target) -> Func:
@@ -50,9 +51,9 @@ def _launch_extent(loop: S.For, bound: set[int]) -> E.Expr:
             f"the extent of {loop.thread}, {loop.extent}, changes inside the kernel",
             hint="a launch index needs an extent known before the kernel starts; split with a constant factor, then bind",
         )
-    if isinstance(loop.extent, E.IntImm) and loop.extent.value > MOST_GROUPS:
+    if isinstance(loop.extent, E.IntImm) and loop.extent.value > _MOST_GROUPS:
         raise LoweringError(
-            f"{loop.extent.value:,} steps of {loop.thread}: a launch has {MOST_GROUPS:,} at most",
+            f"{loop.extent.value:,} steps of {loop.thread}: a launch has {_MOST_GROUPS:,} at most",
             hint="split the loop, and bind its parts to blockIdx and threadIdx, or to blockIdx.x and blockIdx.y",
         )
     return B.cast("int32", loop.extent)

@@ -7,11 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import caller_loc
+from ...ir.dtype import int_range
 from ...ir.expr import IntImm, IterKind, IterVar, Var
 from ...records import dataclass
 from ...te.operation import ComputeOp
 from ..relations import Fuse as FuseRelation
-from ..relations import Singleton, largest
+from ..relations import Singleton
 from ..relations import Split as SplitRelation
 from ..script_loops import check_one_nest, check_order
 from ..show import fail
@@ -33,7 +34,7 @@ def _counting(a: IterVar, b: IterVar) -> str:
     extents = [iv.dom.extent for iv in (a, b) if iv.dom is not None]
     steps = math.prod(e.value for e in extents if isinstance(e, IntImm))
     types = {a.var.dtype, b.var.dtype, *(e.dtype for e in extents)}
-    return "int64" if "int64" in types or steps > largest("int32") else b.var.dtype
+    return "int64" if "int64" in types or steps > int_range("int32")[1] else b.var.dtype
 
 
 def replace_leaf(stage: Stage, old: list[IterVar], new: list[IterVar]) -> None:

@@ -111,7 +111,7 @@ def _thin(group: Group) -> bool:
     if found is None:
         return False
     c: Contraction = found[0].attrs["contraction"]
-    return bool(c.few_is_thin and (min(typical(c.m), typical(c.n)) < 8 or typical(c.k) < 4))
+    return bool(c.few_is_thin and (min(typical(c.m), typical(c.n)) < 8 or typical(c.k) <= few_terms.MOST_TERMS))
 
 
 class RegisterTiles(Space):

@@ -60,8 +60,7 @@ def match(group: Group, target: Target) -> Iterator[FewTerms]:
     if found is None or len(found[0].reduce_axis) != 1 or found[0].num_outputs > 1:
         return
     red = found[0]
-    (k,), body = red.reduce_axis, red.body[0]
-    terms = extent_of(k)
+    body, terms = red.body[0], extent_of(red.reduce_axis[0])
     if terms is None or not 0 < terms <= MOST_TERMS or None in const_shape(red.output(0)):
         return
     if not isinstance(body, Reduce) or body.combiner.name != "sum" or body.init or not is_const(body.condition, True):
@@ -70,8 +69,9 @@ def match(group: Group, target: Target) -> Iterator[FewTerms]:
 
 
 def _written_out(group: Group, red: ComputeOp, body: Reduce, terms: int) -> Group:
-    first = red.reduce_axis[0].dom.min if red.reduce_axis[0].dom is not None else 0
-    each = [substitute(body.source[0], {red.reduce_axis[0].var: build.add(first, n)}) for n in range(terms)]
+    (k,) = red.reduce_axis
+    first = k.dom.min if k.dom is not None else 0
+    each = [substitute(body.source[0], {k.var: build.add(first, n)}) for n in range(terms)]
     total = folded(build.add, each)
     written = te.compute(
         red.output(0).shape, lambda *i: substitute(total, {a.var: x for a, x in zip(red.axis, i)}), name=red.name
