@@ -47,16 +47,30 @@ def make(
 _MOST_PARTS = 40
 
 
+def _has_no_memory(n: Node) -> bool:
+    """Whether it is made of an argument of a function that is being compiled whole."""
+    return bool(TRACED) and TRACED[-1].depends(n)
+
+
 def parts(n: Node) -> tuple[Node, Node]:
     """The real and the imaginary part of a complex node."""
-    if n.data is None and n.weight < _MOST_PARTS:
+    if n.data is None and (n.weight < _MOST_PARTS or _has_no_memory(n)):
         return n.inputs  # type: ignore[return-value]
     in_memory(n)
     if 0 in n.shape:
         none = leaf(empty(n.shape, PART[n.dtype.name].name, n.device))
         return none, none
-    pairs, last = pairs_of(n), len(n.shape)
-    return reshape(narrow(pairs, last, 0, 1), n.shape), reshape(narrow(pairs, last, 1, 1), n.shape)
+    return _of_pairs(pairs_of(n))
+
+
+def _of_pairs(pairs: Node) -> tuple[Node, Node]:
+    last = len(pairs.shape) - 1
+    return reshape(narrow(pairs, last, 0, 1), pairs.shape[:-1]), reshape(narrow(pairs, last, 1, 1), pairs.shape[:-1])
+
+
+def of_pairs(pairs: Node) -> Node:
+    """The complex node whose parts lie side by side."""
+    return joined(*_of_pairs(pairs))
 
 
 def joined(real: Node, imag: Node) -> Node:
@@ -202,11 +216,11 @@ def reshape(n: Node, shape: Shape) -> Node:
         return n
     if 0 in shape:
         return leaf(empty(shape, n.dtype.name, n.device))
-    if n.data is None and is_complex(n) and n.weight < _MOST_PARTS:
+    if n.data is None and is_complex(n) and (n.weight < _MOST_PARTS or _has_no_memory(n)):
         return _on_parts(lambda p: reshape(p, shape), n)
     if n.data is None and not is_complex(n) and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
-    if TRACED and TRACED[-1].depends(n):  # no memory yet
+    if _has_no_memory(n):
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
     a = in_memory(n)
     if n.is_foreign:
@@ -297,13 +311,15 @@ def matmul(a: Node, b: Node, shape: Shape, out: Attrs = ()) -> Node:
 
 def boundary(n: Node) -> Node:
     """The node, computed: what is made of it begins another expression."""
-    if n.data is None and not (TRACED and TRACED[-1].depends(n)):
+    if n.data is None and not _has_no_memory(n):
         in_memory(n)
     return n
 
 
 def copy(n: Node) -> Node:
     """The same value in memory of its own."""
+    if _has_no_memory(n):
+        return unary("identity", n)
     a = in_memory(n)
     made = leaf(a.copyto(empty(a.shape, a.dtype, a.device)))
     if RECORDERS:

@@ -40,8 +40,9 @@ def as_complex(a: NDArray) -> NDArray:
 
 
 def pairs_of(n: Node) -> Node:
-    """The node of reals on the memory of a complex node that is computed."""
-    assert n.data is not None
+    """The node of reals that a complex node is in memory: on the same memory where it is computed."""
+    if n.data is None:
+        return woven(n)
     made = leaf(as_pairs(n.data), beside=n)
     if RECORDERS:
         note("pairs", made, (n,))

@@ -26,6 +26,7 @@ from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
 from .manipulation import axes_of, axis_of, roll
 from .node import Node, leaf, note, scalar
+from .steps import apart
 from .told import with_gradient
 
 __all__ = [
@@ -112,7 +113,7 @@ def _along(n: Node, size: int, axis: int, inverse: bool) -> Node:
 def _rows(n: Node, inverse: bool) -> Node:
     size = n.shape[-1]
     if fft_kernels.radices(size) is not None:
-        made = leaf(fft_kernels.transform(in_memory(n), inverse))
+        made: Node = apart(lambda m: leaf(fft_kernels.transform(in_memory(m), inverse)), n)
         note("none", made, (n,), name=_NAME, again=lambda whole: _rows(whole, inverse))
         return made
     return _bluestein(n, size, inverse)

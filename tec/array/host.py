@@ -13,18 +13,26 @@ from ..runtime.devices.device import Device
 from .array import Array
 from .computing import in_memory
 from .node import Node, leaf, note
+from .steps import apart
 
 
 def on_host(name: str, function: Callable[..., Any], *nodes: Node, batched: bool = False) -> Any:
     """The result of a function of NumPy arrays, or a tuple where it gives one. name: what errors about its gradient call it.
     batched: its dimensions count from the last, so one more in front is a batch."""
-    given = [np.asarray(in_memory(n)) for n in nodes]
-    with np.errstate(all="ignore"):
-        made = function(*given)
-    results = [_placed(m, nodes[0].device) for m in (made if isinstance(made, tuple) else (made,))]
+
+    several = False
+
+    def of_memory(*held: Node) -> tuple[Node, ...]:
+        nonlocal several
+        with np.errstate(all="ignore"):
+            made = function(*[np.asarray(in_memory(n)) for n in held])
+        several = isinstance(made, tuple)
+        return tuple([_placed(m, held[0].device) for m in (made if isinstance(made, tuple) else (made,))])
+
+    results = [Array(n) for n in apart(of_memory, *nodes)]
     for k, x in enumerate(results):
         note("none", x._node, nodes, name=name, again=_of_a_batch(name, function, k) if batched else None)
-    return tuple(results) if isinstance(made, tuple) else results[0]
+    return tuple(results) if several else results[0]
 
 
 def _of_a_batch(name: str, function: Callable[..., Any], k: int) -> Callable[..., Node]:
@@ -38,9 +46,9 @@ def _of_a_batch(name: str, function: Callable[..., Any], k: int) -> Callable[...
     return again
 
 
-def _placed(made: Any, device: Device) -> Array:
-    """NumPy's result as an array on a device."""
+def _placed(made: Any, device: Device) -> Node:
+    """NumPy's result on a device."""
     held = np.asarray(made, order="C")
     if device.driver is None and held.flags.owndata and held.flags.writeable:
-        return Array(leaf(from_numpy(held)))
-    return Array(leaf(nd_array(held, device)))
+        return leaf(from_numpy(held))
+    return leaf(nd_array(held, device))

@@ -34,6 +34,7 @@ from .statistical import max as _max
 from .statistical import min as _min
 from .statistical import prod as _prod
 from .statistical import sum as _sum
+from .steps import apart
 from .told import with_gradient
 
 __all__ = [
@@ -95,11 +96,15 @@ def _matrix(name: str, x: Any, square: bool = False) -> Node:
 
 def _host(name: str, function: Callable[..., Any], *nodes: Node) -> Any:
     """`on_host`, whose failures are those of the function called `name`."""
-    try:
-        return on_host(name, function, *nodes, batched=True)
-    except np.linalg.LinAlgError as e:
-        hint = "tec.array.linalg.pinv(x) has one" if "ingular" in str(e) else None
-        raise ArrayValueError(f"{name}: {str(e)[0].lower()}{str(e)[1:]}", hint=hint) from None
+
+    def told(*arrays: Any) -> Any:
+        try:
+            return function(*arrays)
+        except np.linalg.LinAlgError as e:
+            hint = "tec.array.linalg.pinv(x) has one" if "ingular" in str(e) else None
+            raise ArrayValueError(f"{name}: {str(e)[0].lower()}{str(e)[1:]}", hint=hint) from None
+
+    return on_host(name, told, *nodes, batched=True)
 
 
 def _stays(n: Node) -> bool:
@@ -110,7 +115,7 @@ def _stays(n: Node) -> bool:
 def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """L with x = L L^H, or with `upper` U with x = U^H U. The upper triangle of x is not read. Raises ArrayValueError where x is not positive definite."""
     n = _matrix("cholesky", x, square=True)
-    made = tril(Array(factors.cholesky(n))) if _stays(n) else _host("cholesky", np.linalg.cholesky, n)
+    made = tril(Array(apart(factors.cholesky, n))) if _stays(n) else _host("cholesky", np.linalg.cholesky, n)
     made = with_gradient(made, (n,), _cholesky_gradient, cholesky)
     if not upper:
         return made
@@ -132,7 +137,7 @@ def det(x: Array, /) -> Array:
     if not _stays(n):
         made = _host("det", np.linalg.det, n)
     else:
-        diagonals, signs = factors.determinants(n)
+        diagonals, signs = apart(factors.determinants, n)
         made = _prod(Array(diagonals), axis=-1) * Array(signs)
     return with_gradient(made, (n,), lambda g, y, a: (reshape(g * y, (*y.shape, 1, 1)) * inv(a).mT,), det)
 
@@ -143,7 +148,7 @@ def slogdet(x: Array, /) -> SlogdetResult:
     if not _stays(n):
         first, size = _host("slogdet", lambda a: tuple(np.linalg.slogdet(a)), n)
     else:
-        diagonals, signs = factors.determinants(n)
+        diagonals, signs = apart(factors.determinants, n)
         d = Array(diagonals)
         first, size = _prod(sign(d), axis=-1) * Array(signs), _sum(log(_abs(d)), axis=-1)
     first = with_gradient(first, (n,), lambda g, y, a: (None,), lambda a: slogdet(a).sign)
@@ -160,7 +165,7 @@ def inv(x: Array, /) -> Array:
         made = _host("inv", np.linalg.inv, n)
     else:
         ones = eye(n.shape[-1], dtype=n.dtype, device=n.device)
-        made = Array(factors.solved(n, build.broadcast_to(ones._node, n.shape)))
+        made = Array(apart(factors.solved, n, build.broadcast_to(ones._node, n.shape)))
     return with_gradient(made, (n,), lambda g, y, a: (-(y.mT @ g @ y.mT),), inv)
 
 
@@ -185,7 +190,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
         made = build.full(0, shape, a.dtype, a.device)
     elif _stays(a):
         a = build.broadcast_to(a, (*batch, *a.shape[-2:]))
-        made = factors.solved(a, build.broadcast_to(b, shape))
+        made = apart(factors.solved, a, build.broadcast_to(b, shape))
     else:
         made = _host("solve", np.linalg.solve, a, b)._node
     made = with_gradient(Array(made), (a, b), _solve_gradient, solve)._node

@@ -7,6 +7,7 @@ from . import build, dtypes, kernels
 from .computing import in_memory
 from .errors import ArrayTypeError
 from .node import Node, leaf, note, scalar
+from .steps import apart
 
 
 def places_of(mask: Node) -> Node:
@@ -46,9 +47,13 @@ def searched(table: Node, sought: Node, right: bool, order: Node | None = None) 
         return build.full(0, sought.shape, dtypes.int64, sought.device)
     if order is not None:
         table = build.gather(table, order, 0)
-    found = empty((sought.size,), "int64", sought.device)
-    kernels.search(in_memory(table), in_memory(build.reshape(sought, (sought.size,))), found, right)
-    made = leaf(found)
+
+    def places(lines: Node, numbers: Node) -> Node:
+        found = empty((numbers.size,), "int64", numbers.device)
+        kernels.search(in_memory(lines), in_memory(numbers), found, right)
+        return leaf(found)
+
+    made = apart(places, table, build.reshape(sought, (sought.size,)))
     note("none", made, (table, sought), name="searchsorted", again=lambda t, s: _of_a_batch(t, s, right))
     return build.reshape(made, sought.shape)
 

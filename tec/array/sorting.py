@@ -9,6 +9,7 @@ from .computing import in_memory
 from .errors import ArrayValueError
 from .manipulation import axis_of
 from .node import RECORDERS, Node, leaf, note
+from .steps import alone, apart, unwritten
 
 _MOST = 1 << 31  # elements: places are 32-bit numbers in the kernels
 
@@ -23,16 +24,20 @@ def ordered(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
     if kind == "bool":
         n = build.cast(n, dtypes.uint8)
     last = (*(k for k in range(ndim) if k != axis), axis)
-    values, order = kernels.sort(in_memory(build.transpose(n, last)), descending)
     back = tuple(last.index(k) for k in range(ndim))
+
+    def lines(m: Node) -> tuple[Node, Node]:
+        values, order = kernels.sort(in_memory(m), descending)
+        return leaf(values), leaf(order)
+
+    values, order = apart(lines, build.transpose(n, last))
     if RECORDERS:  # the values are elements of n, at places that do not move with them
-        order_of = leaf(in_memory(build.transpose(build.cast(leaf(order), dtypes.int64), back)))
+        with unwritten():
+            order_of = alone(build.transpose(build.cast(order, dtypes.int64), back))
         note("order", order_of, (n,), again=lambda whole: ordered(whole, axis + 1, descending)[1])
         picked = build.gather_elements(build.boundary(n), order_of, axis)
         return build.cast(picked, kind), order_of
-    return build.transpose(build.cast(leaf(values), kind), back), build.transpose(
-        build.cast(leaf(order), dtypes.int64), back
-    )
+    return build.transpose(build.cast(values, kind), back), build.transpose(build.cast(order, dtypes.int64), back)
 
 
 def _ordered_complex(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:

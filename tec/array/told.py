@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from .array import Array
-from .computing import in_memory
 from .creation import zeros_like
 from .errors import ArrayTypeError, ArrayValueError
-from .node import RECORDERS, Node, leaf, note
+from .node import RECORDERS, Node
+from .steps import alone, tell, unwritten
 from .trees import leaves, mapped, rebuilt
 
 
@@ -21,22 +20,10 @@ def with_gradient(
 ) -> Array:
     """A result that tells its gradient: pull(weights, result, inputs...) gives those by the inputs. again: the function that made it, for a batch."""
     if RECORDERS:
-        made = Array(leaf(in_memory(made._node), beside=made._node))  # a value that nothing else is written down of
+        made = Array(alone(made._node))
         batch = None if again is None else lambda *whole: again(*map(Array, whole))._node
-        note("custom", made._node, nodes, pull=pull, again=batch)
+        tell("custom", made._node, nodes, pull=pull, again=batch)
     return made
-
-
-@contextmanager
-def _unwritten() -> Iterator[None]:
-    """What this thread does inside is not written down."""
-    mine = [r for r in RECORDERS if r.thread == threading.get_ident()]
-    for r in mine:
-        RECORDERS.remove(r)
-    try:
-        yield
-    finally:
-        RECORDERS.extend(mine)  # others may have begun or ended meanwhile
 
 
 class custom_vjp:
@@ -72,12 +59,12 @@ class custom_vjp:
         if self._rule is None:
             raise ArrayTypeError(f"no gradient of {self.name} was given", hint="f.defvjp(forward, backward)")
         forward, _ = self._rule
-        with _unwritten():
+        with unwritten():
             result, kept = forward(*args)
-            outs = [Array(leaf(in_memory(y._node), beside=y._node)) for y in leaves(result)]
+            outs = [Array(alone(y._node)) for y in leaves(result)]
         inputs = tuple(x._node for x in _arrays(args))
         for k, y in enumerate(outs):
-            note("custom", y._node, inputs, pull=functools.partial(self._pulled, args, kept, outs, k))
+            tell("custom", y._node, inputs, pull=functools.partial(self._pulled, args, kept, outs, k))
         return rebuilt(result, list(outs))
 
     def _pulled(self, args: Any, kept: Any, outs: list[Array], k: int, g: Array, y: Array, *xs: Array) -> list[Array]:
@@ -117,8 +104,8 @@ def stop_gradient(tree: Any) -> Any:
     def stopped(x: Array) -> Array:
         if not RECORDERS:
             return x
-        made = leaf(in_memory(x._node), beside=x._node)
-        note("stop", made, (x._node,), again=lambda whole: whole)
+        made = alone(x._node)
+        tell("stop", made, (x._node,), again=lambda whole: whole)
         return Array(made)
 
     return mapped(stopped, tree)

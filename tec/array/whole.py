@@ -3,7 +3,8 @@
     step = xp.jit(lambda params, x, y: tec.value_and_grad(loss)(params, x, y))
     value, grads = step(params, x, y)        # runs Python once for shapes like these, and from then on machine code alone
 
-The function runs once with values that stand for its arguments: nothing that is made of them is computed, and gradients, updates and what lies between become one graph. What depends
+The function runs once with values that stand for its arguments: nothing that is made of them is computed, and gradients, updates and what lies between become one graph.
+Functions of whole arrays, such as sorts and factors, are steps between graphs (`steps`). What depends
 on no argument is computed at once, and is a constant of the code. So a number cannot be taken out of an argument, and Python's `if` cannot ask for one.
 """
 
@@ -18,49 +19,44 @@ from typing import Any
 from ..errors import ArgumentError
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.storage import ALIGN
-from . import dtypes
+from . import build
 from .array import Array
-from .computing import bound_whole, in_memory
+from .complexes import as_complex, as_pairs, is_complex, woven
+from .computing import in_memory
 from .creation import asarray
+from .dtypes import PART
 from .errors import ArrayIndexError, ArrayTypeError
 from .node import RECORDERS, TRACED, Node, leaf
-from .program import Bound
-from .trace import Trace
+from .staged import Maker, Stages, Written, step
 
 _MOST = 256  # forms of arguments that a function keeps code for; one with more begins anew
 _CONSTANT = "a value that stands for an argument has no number while tec.array.jit writes the function down"
-_INSTEAD = "xp.where chooses by element, and static= names arguments that are part of the code, such as a size. Sorts, factors, Fourier transforms, masks as indices and assignments work on numbers: call them outside, or the function without jit"
+_INSTEAD = "xp.where chooses by element, and static= names arguments that are part of the code, such as a size. Of a mask as an index, and of unique and nonzero, the number of elements is not known: xp.where(mask, x, 0) keeps all places"
 
 
 class _Code:
-    """The code for arguments of one form: `places` says for each value that it reads which argument or constant it is, `outputs` for each result what it is."""
+    """The code for arguments of one form: `outputs` says for each result which of the stages' values it is, or the constant, and whether it is pairs of a complex one."""
 
     def __init__(
-        self,
-        bound: Bound | None,
-        places: list[Any],
-        outputs: list[Any],
-        build: Callable[[list[Any]], Any],
-        checks: list[str],
+        self, stages: Stages, outputs: list[Any], build: Callable[[list[Any]], Any], checks: list[tuple[int, str]]
     ):
-        self.bound, self.places, self.outputs, self.build, self.checks = bound, places, outputs, build, checks
+        self.stages, self.outputs, self.build, self.checks = stages, outputs, build, checks
 
     def run(self, given: Sequence[NDArray]) -> Any:
         """The results of arguments in their order."""
-        read = [given[p] if type(p) is int else p for p in self.places]
-        made = [] if self.bound is None else self.bound.run(read)
-        for k, message in enumerate(self.checks):
-            if bool(made[k].numpy()):
+        slots = self.stages.run([_reals(a) for a in given])
+        for k, message in self.checks:
+            if bool(slots[k].numpy()):
                 raise ArrayIndexError(message)
         # What a result shares with arguments and constants is theirs: the result gets memory of its own, and so does one that is an argument or a constant.
-        taken = {id(a.storage) for a in (*read, *(() if self.bound is None else self.bound.consts.values()))}
+        taken = {*self.stages.constants, *[id(a.storage) for a in given]}
         out = []
-        for what, at, shape in self.outputs:
-            a = given[at] if what == "argument" else at if what == "constant" else made[at]
-            if what != "made" or id(a.storage) in taken:
+        for at, whole in self.outputs:
+            a = slots[at] if type(at) is int else at
+            if id(a.storage) in taken or a is at:
                 a = a.copyto(empty(a.shape, a.dtype, a.device))
             taken.add(id(a.storage))
-            out.append(Array(leaf(a if a.shape == shape else NDArray(a.storage, a.address, shape, a.dtype))))
+            out.append(Array(leaf(as_complex(a) if whole else a)))
         return self.build(out)
 
 
@@ -95,45 +91,30 @@ class Jitted:
         return code.run(given)
 
     def _traced(self, args: Any, named: Any, arrays: list[Array]) -> _Code:
-        nodes = [leaf(in_memory(x._node), beside=x._node) for x in arrays]
-        rest = iter(nodes)
+        nodes = [leaf(_reals(in_memory(x._node)), beside=x._node) for x in arrays]
+        rest = iter([_joined(n, is_complex(x._node)) for n, x in zip(nodes, arrays)])
         inside, inside_named = _filled((args, named), lambda x: Array(next(rest)))
         TRACED.append(Traced(nodes))
         try:
             result = self.function(*inside, **inside_named)
-            checks = TRACED[-1].checks
+            traced = TRACED[-1]
+            results: list[Any] = []
+            _form(result, results, "result")
+            outs = [x._node for x in _on_one_device(results, arrays)]
+            whole = [n if n.data is not None or not is_complex(n) else woven(n) for n in outs]
         finally:
             TRACED.pop()
-        results: list[Any] = []
-        _form(result, results, "result")
-        outs = [x._node for x in _on_one_device(results, arrays)]
-        for n in outs:
-            if dtypes.is_complex(n.dtype):
-                raise ArrayTypeError(
-                    "a complex result of a function under tec.array.jit",
-                    hint="give its real and imaginary parts, xp.real(x) and xp.imag(x)",
-                )
-        roots = list(dict.fromkeys([*(n for n, _ in checks), *(n for n in outs if n.data is None)]))
-        places: list[Any] = []
-        bound = None
-        number = {n: k for k, n in enumerate(nodes)}
-        if roots:
-            trace = Trace(roots)
-            bound = bound_whole(trace, roots[0].device)
-            places = [number.get(n, n.data) for n in trace.leaves]
-        at = {n: k for k, n in enumerate(roots)}
-        outputs: list[Any] = []
-        for n in outs:
-            if n in number:
-                outputs.append(("argument", number[n], n.shape))
-            else:
-                outputs.append(("constant", n.data, n.shape) if n.data is not None else ("made", at[n], n.shape))
+        roots = list(dict.fromkeys([*(n for n, _ in traced.checks), *whole]))
+        maker = Maker(nodes, roots, traced.steps)
+        outputs = [(maker.slot.get(n, n.data), n is not o) for n, o in zip(whole, outs)]
+        checks = [(maker.slot[n], message) for n, message in traced.checks]
+        tree = _filled(result, lambda x: 0)  # the results' own values would hold the arguments
 
-        def build(made: list[Any]) -> Any:
+        def rebuilt(made: list[Any]) -> Any:
             each = iter(made)
-            return _filled(result, lambda x: next(each))
+            return _filled(tree, lambda x: next(each))
 
-        return _Code(bound, places, outputs, build, [message for _, message in checks])
+        return _Code(maker.stages, outputs, rebuilt, checks)
 
 
 class Traced:
@@ -142,6 +123,7 @@ class Traced:
     def __init__(self, arguments: Sequence[Node]):
         self.thread = threading.get_ident()
         self.checks: list[tuple[Node, str]] = []
+        self.steps: list[Written] = []
         self._depends: dict[Node, bool] = dict.fromkeys(arguments, True)
 
     def depends(self, n: Node) -> bool:
@@ -162,9 +144,27 @@ class Traced:
             found = self._depends[n]
         return found
 
+    def step(self, function: Callable[..., Any], nodes: Sequence[Node]) -> Any:
+        """A call of a function of nodes as a step; see `steps.apart`."""
+        made, complexes, several = step(function, nodes)
+        self.steps.append(made)
+        self._depends.update(dict.fromkeys(made.outs, True))
+        results = tuple([_joined(n, pairs) for n, pairs in zip(made.outs, complexes)])
+        return results if several else results[0]
+
     def refuse(self) -> None:
         """Raise for a value whose number is asked for."""
         raise ArrayTypeError(_CONSTANT, hint=_INSTEAD)
+
+
+def _reals(a: NDArray) -> NDArray:
+    """An argument as kernels read it: complex numbers as pairs."""
+    return as_pairs(a) if a.dtype in PART else a
+
+
+def _joined(n: Node, pairs: bool) -> Node:
+    """An argument or a step's result, which is pairs where it is complex."""
+    return build.of_pairs(n) if pairs else n
 
 
 @dataclass(frozen=True)
