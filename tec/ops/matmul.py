@@ -178,12 +178,12 @@ def _einsum_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
             f"einsum of {', '.join(map(str, types))}",
             hint="sizes under one letter are equal, and all operands have one type",
         )
-    return [TensorType(types[0].dtype, tuple(sizes[x] for x in out))]
+    return [TensorType(attrs.get("out_dtype") or types[0].dtype, tuple(sizes[x] for x in out))]
 
 
 @register("einsum", COMPLEX, _einsum_type, traits=[SUMS])
 def _einsum(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """`equation` in NumPy's notation: products over shared labels, summed over those that the output lacks."""
+    """`equation` in NumPy's notation: products over shared labels, summed over those that the output lacks; `out_dtype`."""
     labels, out = parse_einsum(attrs["equation"], [t.ndim for t in inputs])
     shapes = [static_shape(t) for t in inputs]
     sizes = _einsum_sizes(shapes, labels, attrs["equation"])

@@ -11,21 +11,26 @@ whether an update was there, and values are written at once: models hardly ever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ... import te
 from ...ir.dtype import dtype_info
+from ...locks import cached_property
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...ops.scatter import place_of
 from ...records import dataclass
 from ...target import Target
+from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
-from ..cost import Footprint
+from ..cost import Footprint, Kernel
+from ..footprint import SEGMENT_BYTES
+from ..group import Group
 from ..parts import loops
+from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
-from ..space import Choice
+from ..space import Choice, Value
 
 _LOAD_BYTES = 16  # of a thread's widest load
 # One update of so many places from which `head` is begun as a whole: a touch of one moves a sector of 32 bytes in and out, as much as 16 places one after another.
@@ -38,6 +43,9 @@ _WORD_BYTES = 8  # of such a word
 _BITS = 32  # places that a word of bits tells of
 # Work-groups of a kernel that seldom has work: those of a unit at once, so that none waits to be begun for nothing.
 _GROUPS_A_UNIT = 8
+_SHARED_BYTES = 32768  # of what a work-group keeps of its places and of all updates: any GPU's has room for one such
+_LISTED, _PUT = 20, 12  # operations for an update's place and its list, and for a vector's place
+_WRITTEN_OUT = 8  # turns of a loop over updates that are written out, so that their indices are asked for at once
 
 
 class Scatter(loops.LoopForm):
@@ -46,18 +54,58 @@ class Scatter(loops.LoopForm):
     template: ClassVar[str] = "scatter"
     kind: ClassVar[str] = "scatter"
 
+    neutral: ClassVar[Mapping[str, Value]] = {"vectors": 0}
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        if target.is_gpu:
+            self.parameters = {"vectors": (0, 1, 2, 4, 8)}
+
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
         return loops.fits(form)
 
+    def why_not(self, choice: Choice) -> str | None:
+        own = choice.get("vectors", 0)
+        return self._updates.why_not_by_range(self.form.outputs[0].dtype, own) if own else None
+
     def sketch(self, choice: Choice) -> Footprint:
-        """On a CPU updates are one chain; on a GPU three kernels, an element a thread."""
-        x, _, update = (math.prod(static_shape(t)) for t in self.form.inputs)
-        return self.chains(4, (x + 2 * update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
+        """On a CPU updates are one chain; on a GPU a kernel by ranges of places, or a copy, a thread an update, and what updates make of their places."""
+        x, at, update = (math.prod(static_shape(t)) for t in self.form.inputs)
+        if not self.target.is_gpu:
+            return self.chains(x + update, 1)
+        updates, dtype = self._updates, self.form.outputs[0].dtype
+        if updates.goes_its_own_way(dtype):
+            return self.chains(4, (x + 2 * update) / 3, 3)
+        size, asked = dtype_info(dtype).bytes, at * dtype_info(self.form.inputs[1].dtype).bytes
+        moved, each = float(moved_bytes(self.group)), loops.THREADS
+        if own := choice["vectors"]:
+            groups, width = math.ceil(updates.total / updates.span(dtype, own)), updates.width(dtype)
+            turns = math.ceil(updates.count / each)
+            return Footprint((Kernel(
+                groups, each, updates.shared_bytes(dtype, own), own * width * size // 4, moved, moved + groups * asked,
+                issued=turns * _LISTED + own * (_PUT + 2 * width), waits=3 + math.ceil(turns / _WRITTEN_OUT), barriers=2,
+            ),))  # fmt: skip
+        copied, read = 2.0 * x * size, float(update * size)
+        width = updates.width(dtype)
+        return Footprint((
+            Kernel(math.ceil(x / width / each), each, 0, 0, copied, copied, issued=_PUT, waits=1),
+            Kernel(math.ceil(updates.count / each), each, 0, 0, asked, asked + updates.count * SEGMENT_BYTES, issued=_LISTED, waits=2),
+            Kernel(math.ceil(update / width / each), each, 0, 0, asked + 3 * read, asked + 3 * read, issued=2 * _LISTED, waits=5),
+        ))  # fmt: skip
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        updates = self._points() if self.form.attrs["axis"] is None else self._along_axis()
-        (updates.by_place if self.target.is_gpu else updates.in_turn)(ib, *sources, *results)
+        updates = self._updates
+        if not self.target.is_gpu:
+            updates.in_turn(ib, *sources, *results)
+        elif own := choice["vectors"]:
+            updates.by_range(own, ib, *sources, *results)
+        else:
+            updates.by_place(ib, *sources, *results)
+
+    @cached_property
+    def _updates(self) -> _Updates:
+        return self._points() if self.form.attrs["axis"] is None else self._along_axis()
 
     def _points(self) -> _Updates:
         """Those of ScatterND."""
@@ -189,6 +237,108 @@ class _Updates:
                         value[k] = self._combined(value[k], more[k], dst.dtype)
                     update[0] = following[update[0]]
                 self._put(ib, dst, here, width, loops.vector(value, 0, width))
+
+    # ---- one kernel
+
+    def goes_its_own_way(self, dtype: str) -> bool:
+        """Whether single elements that replace others go by words, or by bits."""
+        return self._goes_by_bits() or self._goes_in_words(dtype)
+
+    def width(self, dtype: str) -> int:
+        """Neighbours that a thread of one kernel has at once: of one place, or places."""
+        return self._width(dtype, self.rest if self.block > 1 else self.places)
+
+    def span(self, dtype: str, own: int) -> int:
+        """Places of a work-group whose threads have so many vectors; 0 where a place has more."""
+        elements = own * loops.THREADS * self.width(dtype)
+        return min(elements // self.block, -(-self.total // self.width(dtype)) * self.width(dtype))
+
+    def shared_bytes(self, dtype: str, own: int) -> int:
+        return 4 * (self.span(dtype, own) + (self.count if self.reduction != "none" else 0))
+
+    def why_not_by_range(self, dtype: str, own: int) -> str | None:
+        if not self.span(dtype, own):
+            return "a place has more elements than a work-group's threads keep"
+        if self.shared_bytes(dtype, own) > _SHARED_BYTES:
+            return "shared memory has no room for the lists of so many updates"
+        return None
+
+    def by_range(self, own: int, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+        """A work-group has some places, and of each its last update or the list of its updates in shared memory; its threads have asked for their elements before that."""
+        shape, width, threads = (*self.places, *self.rest), self.width(dst.dtype), loops.THREADS
+        span = self.span(dst.dtype, own)
+        vectors, last = span * self.block // width, self.total * self.block // width
+        with loops.launch(ib, (-(-self.total // span),), (threads,)) as (group, t):
+            head = ib.allocate("int32", (span,), "head", scope="shared")
+            is_list = self.reduction != "none"
+            following = ib.allocate("int32", (self.count,), "following", scope="shared") if is_list else None
+            kept = ib.allocate(dst.dtype, (own * width,), "kept", scope="local")
+
+            def each_own(body: Callable[[int, Any, Sequence[Any]], None]) -> None:
+                """`body` of a thread's vectors: number, the vector's in the work-group, and where its first element is."""
+                for k in range(own):
+                    v = t + k * threads
+                    among = [v < vectors] * ((k + 1) * threads > vectors)
+                    inside = [group * vectors + v < last] * (last % vectors > 0)
+                    with loops.where(ib, *among, *inside):
+                        body(k, v, split_index((group * vectors + v) * width, shape))
+
+            def load(k: int, v: Any, here: Sequence[Any]) -> None:
+                self._keep(ib, kept, k * width, width, self._values(old, here, width))
+
+            def empty(p: Any) -> None:
+                head[p] = te.const(-1, "int32")
+
+            def enlist(e: Any) -> None:
+                inside, place, _ = self.one(at, e)
+                p = ib.let("p", self._flat(place) - group * span)
+                with ib.if_scope(te.all(inside, p >= 0, p < span)):
+                    if following is None:
+                        ib.emit(te.call_intrin("int32", "atomic_max", head[p], e))
+                    else:
+                        following[e] = te.call_intrin("int32", "atomic_exch", head[p], e)
+
+            def settle(k: int, v: Any, here: Sequence[Any]) -> None:
+                self._updated(ib, kept, k * width, v * width, head, following, at, new)
+                self._put(ib, dst, here, width, loops.vector(kept, k * width, width) if width > 1 else kept[k])
+
+            each_own(load)
+            loops.dealt(ib, span, threads, (t,), empty, "serial")
+            turns = -(-self.count // threads)
+            loops.dealt(ib, self.count, threads, (t,), enlist, "unroll" if turns <= _WRITTEN_OUT else "serial")
+            each_own(settle)
+
+    def _updated(
+        self, ib: IRBuilder, kept: BufferVar, first: int, element: Any, head: BufferVar, following: BufferVar | None, at: BufferVar, new: BufferVar
+    ) -> None:  # fmt: skip
+        """A thread's vector, kept from number `first` on, with the updates of its place or places. element: its first one's number in the work-group."""
+        dtype, width = kept.dtype, self.width(kept.dtype)
+        one = 1 if self.block == 1 else width  # elements of one place
+        within = split_index(te.indexmod(element, self.block), self.rest)
+        for n in range(0, width, one):
+            update = loops.scalar(ib, "int32", "update", head[te.indexdiv(element, self.block) + n])
+            is_there = update[0] >= 0
+            with ib.if_scope(is_there) if following is None else ib.while_loop(is_there):
+                _, _, source = self.one(at, update[0])
+                value = self._values(new, (*source, *within), one)
+                if following is None:
+                    self._keep(ib, kept, first + n, one, value)
+                    continue
+                more = ib.allocate(dtype, (one,), "more", scope="local")
+                self._keep(ib, more, 0, one, value)
+                for j in range(first + n, first + n + one):
+                    kept[j] = self._combined(kept[j], more[j - first - n], dtype)
+                update[0] = following[update[0]]
+
+    @staticmethod
+    def _keep(ib: IRBuilder, to: BufferVar, first: int, width: int, value: Any) -> None:
+        """A vector's elements, or one, into a buffer of a thread's own."""
+        if width > 1:
+            loops.put_vector(ib, to, first, value)
+        else:
+            to[first] = value
+
+    # ---- by words and bits
 
     def _goes_by_bits(self) -> bool:
         """Whether single elements replace others at more places than have their words in the last cache."""

@@ -15,12 +15,14 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from ...ops.dims import Dim
+from ...ops.dims import Dim, Size
 from ...ops.matmul import accumulator
+from ...ops.typical import typical
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
 _ALL_ORDERS = 5  # operands of which all orders are tried: 180
+_LEAST_LEFT = 16  # places of an operand that has several products: as many as the narrowest tile has
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -60,10 +62,10 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
         return False
     operands, _, out = node.attrs["equation"].partition("->")
     made = node.outputs[0]
-    # Products of some operands are kept in what sums are added up in, as exact as one sum of all: they may be large where the whole sum is not.
+    # Products of some operands are kept in what sums are added up in, as exact as one sum of all: they may be large where the whole sum is not. Two operands that are none
+    # are multiplied as they are, by matrix units where there are some for their type.
     wide = accumulator(made.dtype)
-
-    values = [(part, b.cast(b.value(v), wide, origin=node.origin)) for part, v in zip(operands.split(","), node.inputs)]
+    values = [(part, b.value(v)) for part, v in zip(operands.split(","), node.inputs)]
     size = {c: n for part, v in values for c, n in zip(part, v.shape)}
 
     while len(values) > 1:
@@ -71,7 +73,10 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
         (first, x), (second, y) = values[i], values[j]
         rest = [v for k, v in enumerate(values) if k not in (i, j)]
         kept = _kept(first + second, [part for part, _ in rest], out)
-        (product,) = b.new.add("einsum", [x, y], {"equation": f"{first},{second}->{kept}"}, made.name, node.origin)
+        if x.dtype != y.dtype:
+            x, y = (b.cast(v, wide, origin=node.origin) for v in (x, y))
+        attrs = {"equation": f"{first},{second}->{kept}", **({"out_dtype": wide} if x.dtype != wide else {})}
+        (product,) = b.new.add("einsum", [x, y], attrs, made.name, node.origin)
         values = [*rest, (kept, product)]
     b.map[made] = b.cast(values[0][1], made.dtype, origin=node.origin)
     return True
@@ -103,7 +108,7 @@ def _axes(node: Node) -> tuple[str, str, str] | None:
     """The letters of the operands and of the result, where they are those of a product of matrices with at least a row or a column each."""
     if node.op != "einsum" or len(node.inputs) != 2 or "float" not in node.outputs[0].dtype:
         return None
-    if len({v.dtype for v in (*node.inputs, *node.outputs)}) != 1:
+    if len({v.dtype for v in node.inputs}) != 1:
         return None
     operands, arrow, out = node.attrs["equation"].partition("->")
     a, comma, b = operands.partition(",")
@@ -127,29 +132,51 @@ def _product(b: Rebuild, node: Node, first: str, second: str, out: str) -> Value
         x, y, first, second = y, x, second, first
     size = dict(zip(first, x.shape)) | dict(zip(second, y.shape))
     lead = [c for c in out if c in first and c in second]
-    rows, columns = (
-        [c for c in out if c in own and c not in other] for own, other in ((first, second), (second, first))
-    )
-    summed = [c for c in first if c in second and c not in out]
+
+    def own(letters: str, other: str) -> list[str]:
+        return [c for c in out if c in letters and c not in other]
+
+    rows, columns, summed = own(first, second), own(second, first), [c for c in first if c in second and c not in out]
+    # An operand is read turned rather than that the result is turned. Weights stay the second one.
+    is_second, turned = (False, []) if y.is_const else _turned(out[len(lead) :], rows, columns, size)
+    if is_second:
+        x, y, first, second, rows, columns = y, x, second, first, columns, rows
+    columns = [c for c in columns if c not in turned]
 
     def add(op: str, v: Value, **attrs: object) -> Value:
         return b.new.add(op, [v], attrs, made.name, node.origin)[0]
 
     def matrices(v: Value, letters: str, *parts: list[str]) -> Value:
-        order = [*lead, *parts[0], *parts[1]]
+        batches = [c for c in turned if c in letters]
+        order = [*lead, *batches, *parts[0], *parts[1]]
         if order != list(letters):
             v = add("transpose", v, perm=tuple(letters.index(c) for c in order))
-        shape = (*(size[c] for c in lead), *(math.prod(size[c] for c in part) for part in parts))
+        each = [math.prod(size[c] for c in batches)] if turned and (lead or batches) else []
+        shape = (*(size[c] for c in lead), *each, *(math.prod(size[c] for c in part) for part in parts))
         return v if v.shape == shape else add("reshape", v, shape=shape)
 
     product = b.new.add(
-        "matmul", [matrices(x, first, rows, summed), matrices(y, second, summed, columns)], {}, made.name, node.origin
-    )[0]
-    order = [*lead, *rows, *columns]
+        "matmul", [matrices(x, first, rows, summed), matrices(y, second, summed, columns)],
+        {"out_dtype": made.dtype} if made.dtype != x.dtype else {}, made.name, node.origin,
+    )[0]  # fmt: skip
+    order = [*lead, *turned, *rows, *columns]
     shape = tuple(size[c] for c in order)
     if product.shape != shape:
         product = add("reshape", product, shape=shape)
     return product if order == list(out) else add("transpose", product, perm=tuple(order.index(c) for c in out))
+
+
+def _turned(out: str, rows: list[str], columns: list[str], size: Mapping[str, Size]) -> tuple[bool, list[str]]:
+    """Whether the operand of the columns comes first, so that the result lies as `out` says, and the leading axes of the other one each of which has a product of its own, since
+    all of the first operand's stand between them and what is left. What is left fills a tile: else the result is turned."""
+    if list(out) in ([*rows, *columns], [*columns, *rows]):
+        return list(out) != [*rows, *columns], []
+    for is_second, first, other in ((False, rows, columns), (True, columns, rows)):
+        turned = list(itertools.takewhile(set(other).__contains__, out))
+        left = [c for c in other if c not in turned]
+        if list(out) == [*turned, *first, *left] and math.prod(typical(size[c]) for c in left) >= _LEAST_LEFT:
+            return is_second, turned
+    return False, []
 
 
 __all__ = ["einsums_as_products"]

@@ -1,0 +1,80 @@
+"""Scatters by one kernel, whose work-groups look for the updates of their own places."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec.choices import spaces
+from tec.choices.families.scatters import Scatter
+from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned_rows
+
+CHIP = "gfx942"
+TARGET = tec.Target(f"rocm -mcpu={CHIP}")
+_NUMPY = {"none": lambda a, b: b, "add": np.add, "max": np.maximum, "mul": np.multiply}
+
+
+def _program(shape, index, reduction, dtype):
+    types = [TensorType(dtype, shape), TensorType("int64", index), TensorType(dtype, (*index[:-1], *shape[index[-1] :]))]  # fmt: skip
+    xs = [tec.te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
+    definition, attrs = get_op("scatter_nd"), {"reduction": reduction}
+    outs = definition.compute(attrs, xs, definition.infer(types, attrs))
+    return xs, outs, types
+
+
+def _space(outs, target=TARGET):
+    (space,) = [s for s in spaces(outs, target) if isinstance(s, Scatter)]
+    return space
+
+
+@thinned_rows(
+    2,
+    "shape, index, reduction, dtype, vectors",
+    [
+        ((50, 7), (70, 1), "add", "float32", 1),
+        ((50, 7), (70, 1), "none", "float16", 2),
+        ((300, 16), (40, 1), "max", "float16", 1),
+        ((1000,), (90, 1), "none", "float32", 1),
+        ((1000,), (90, 1), "add", "float16", 2),
+        ((33, 86), (300, 1), "mul", "float32", 8),
+        ((9, 11, 12), (64, 2), "add", "float32", 1),
+    ],
+)
+def test_values(shape, index, reduction, dtype, vectors):
+    """Places several times, from the end, and outside; places that work-groups share with no other."""
+    xs, outs, types = _program(shape, index, reduction, dtype)
+    space = _space(outs)
+    made = space.apply({"vectors": vectors})
+    f, dev = tec.build(made.schedule, [*xs, *made.outputs], TARGET, name="f"), tec.rocm_emu(CHIP, check="all")
+    rng = np.random.default_rng(5)
+    x, update = (rng.integers(1, 3, t.shape).astype(dtype) for t in (types[0], types[2]))
+    lead = shape[: index[-1]]
+    at = np.stack([rng.integers(-n, n + 1, index[:-1]) for n in lead], -1)
+    if reduction == "mul":
+        at[4:] = -1 - np.arange(len(at) - 4)[:, None] % lead[0]
+    out = tec.nd.empty(shape, dtype, dev)
+    f(*(tec.nd.array(v, dev) for v in (x, at, update)), out)
+    want = x.copy()
+    for place, new in zip(at, update):
+        if all(-n <= p < n for p, n in zip(place, lead)):
+            want[tuple(place)] = _NUMPY[reduction](want[tuple(place)], new)
+    np.testing.assert_array_equal(out.numpy(), want)
+
+
+def test_few_updates_are_one_kernel():
+    """Three launches were most of what a small scatter takes; of many updates each work-group would read all."""
+    for target in (TARGET, tec.Target("cuda -arch=sm_90a")):
+        few, many = (_space(_program((4000, 86), (n, 1), "add", "float32")[1], target) for n in (72, 200_000))
+        assert few.default["vectors"] and not many.default["vectors"]
+
+
+@pytest.mark.parametrize("own", [1, 8])
+def test_a_place_and_the_lists_fit(own):
+    wide = _space(_program((5, 9001), (3, 1), "add", "float32")[1])  # single elements, since 9,001 are no vectors
+    assert "more elements" in wide.refusal(wide.choice(vectors=own))
+    long = _space(_program((50_000, 8), (9000, 1), "add", "float32")[1])
+    assert "no room" in long.refusal(long.choice(vectors=own))
+    last = _space(_program((50_000, 8), (9000, 1), "none", "float32")[1])  # no lists
+    assert last.refusal(last.choice(vectors=own)) is None
