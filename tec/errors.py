@@ -88,6 +88,19 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+# Letters of a message in one line: some rows of a terminal.
+_LINE_LETTERS = 500
+
+
+def joined(message: str) -> str:
+    """A message of several lines in one; a long one is cut."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return message.strip()
+    text = lines[0] + (" " if lines[0].endswith(":") else "; ") + "; ".join(lines[1:])
+    return text if len(text) <= _LINE_LETTERS else text[: _LINE_LETTERS - 1] + "…"
+
+
 class TecError(RuntimeError):
     """Base of all errors of tec; a RuntimeError, as TVM's errors are.
 
@@ -114,6 +127,16 @@ class TecError(RuntimeError):
         if hint:
             text += f"\n  hint: {hint}"
         super().__init__(text)
+
+    @property
+    def summary(self) -> str:
+        """What failed and how to mend it in one line, without the place: for command lines, servers and logs.
+
+        >>> tec.TecError("no model", hint="give a path").summary
+        'no model (give a path)'
+        """
+        text = joined(self.message)
+        return f"{text} ({'; '.join(self.hint.splitlines())})" if self.hint else text
 
 
 class TecWarning(UserWarning):

@@ -241,7 +241,8 @@ def prefetch(apply: bool) -> Any:
 def tensorize(apply: bool) -> Any:
     """Replaces a loop and all loops inside it by an intrinsic that computes the same. Here one
     instruction computes four products of bytes. Computation, types and extents must match those of the
-    intrinsic. [Matrix units](matrix-units.md) shows whole kernels.
+    intrinsic. [Matrix units](matrix-units.md) shows whole kernels, and [Schedules](schedules.md#intrinsics-of-your-own) an
+    intrinsic of your own.
     """
     A, B = te.placeholder((16, 64), "int8", name="A"), te.placeholder((64,), "int8", name="B")
     k = te.reduce_axis(64, "k")

@@ -10,7 +10,7 @@ import click
 
 from ..errors import TecError, printable
 from . import common
-from .errors import MODEL, Refused, line_of, say
+from .errors import MODEL, Refused, say
 from .generating import place_of, sampling_of, sampling_options, state_option, summary
 
 
@@ -79,7 +79,7 @@ def _answer(lm: Any, messages: list[dict[str, str]], settings: dict[str, Any]) -
     try:
         run = lm.generate(messages, **settings)
     except TecError as error:
-        say(line_of(error))
+        say(error.summary)
         return None
     shown = sys.stdout.isatty()
     try:

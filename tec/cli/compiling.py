@@ -12,7 +12,7 @@ from ..errors import PackageError
 from ..runtime.modules.package import LIBRARIES, is_native
 from ..runtime.outputs import is_stream
 from . import common
-from .errors import Refused, line_of
+from .errors import Refused
 
 
 def _save(net: Any, out: Path) -> None:
@@ -20,7 +20,7 @@ def _save(net: Any, out: Path) -> None:
         net.save(str(out))
     except PackageError as error:
         if isinstance(error.__context__, OSError):  # the place to write to, not the package
-            raise Refused(line_of(error)) from None
+            raise Refused(error.summary) from None
         raise
 
 
@@ -64,13 +64,7 @@ Examples:
     help="Write graph, loop IR, LLVM, assembly and code there.",
 )
 @common.compile_options
-@click.option(
-    "--open",
-    "keep",
-    multiple=True,
-    metavar="NAME",
-    help="A named dimension whose size stays open: one package for any.",
-)
+@common.open_option
 @common.json_option
 def command(
     model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,

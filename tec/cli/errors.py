@@ -31,6 +31,7 @@ from ..errors import (
     TargetError,
     TecError,
     install,
+    joined,
     one_line,
 )
 
@@ -48,9 +49,6 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-_MOST = 500  # letters of a line
-
-
 class Refused(click.ClickException):
     """A mistake in the arguments; the line says what and how to mend it."""
 
@@ -64,22 +62,6 @@ class Refused(click.ClickException):
 def code_of(error: TecError) -> int:
     """The exit code of an error."""
     return next(code for kind, code in _CODES if isinstance(error, kind))
-
-
-def joined(message: str) -> str:
-    """A message of several lines in one."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    if len(lines) < 2:
-        return message.strip()
-    text = lines[0] + (" " if lines[0].endswith(":") else "; ") + "; ".join(lines[1:])
-    return text if len(text) <= _MOST else text[: _MOST - 1] + "…"
-
-
-def line_of(error: TecError) -> str:
-    """An error in one line: the place in this program that raised it is of no use at the command line."""
-    text = joined(error.message)
-    hint = "; ".join((error.hint or "").split("\n"))
-    return f"{text} ({hint})" if hint else text
 
 
 def say(text: str) -> None:
@@ -152,7 +134,7 @@ def guarded(run: Any) -> NoReturn:
     except TecError as error:
         if os.environ.get("TEC_TRACEBACK"):
             traceback.print_exc()
-        say(line_of(error))
+        say(error.summary)
         sys.exit(code_of(error))
     except MemoryError:
         say("out of memory")

@@ -68,7 +68,6 @@ def command(
     tuner.report.what = model.name
     if shown is not None:
         groups = len(tuner.tasks)
-        shown.total = trials * groups
         say(f"{groups} distinct groups, up to {trials} trials each on average; records in {tuner.database.path}; times are {tuner.report.how}")  # fmt: skip
     code = None
     try:
@@ -134,7 +133,6 @@ class _Progress:
     """A line that is written over on a terminal; elsewhere a line for each gain, and one now and then."""
 
     def __init__(self) -> None:
-        self.total = 0
         self.failed = 0
         self.gains: dict[str, float] = {}
         self.is_terminal = sys.stderr.isatty()
@@ -143,7 +141,7 @@ class _Progress:
         self.failed += event["error"] is not None
         better = event["gain"] > self.gains.get(event["task"], 1.0)
         self.gains[event["task"]] = event["gain"]
-        text = f"{event['done']}/{self.total} trials"
+        text = f"{event['done']} timings"  # defaults, layouts and last comparisons too, so that there is no whole number of them to say
         text += f", {self.failed} failed" if self.failed else ""
         text += f"; {event['task'][:40]}: {event['gain']:.2f} times as fast as the default"
         if self.is_terminal:

@@ -291,9 +291,9 @@ class Batcher:
                 return self._step(inputs, batch[0].sequence)
             return self.network.run(inputs)
         except ArgumentError as error:
-            raise Refusal(400, error.message) from None
+            raise Refusal(400, error.summary) from None
         except TecError as error:
-            raise Refusal(500, error.message) from None
+            raise Refusal(500, error.summary) from None
 
     def _step(self, inputs: Inputs, sequence: Sequence) -> list[Array]:
         """A run on what the network remembers of a sequence, of which no other request runs meanwhile."""

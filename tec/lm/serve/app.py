@@ -276,7 +276,7 @@ class _Api:
                 return self.forms.of(schema, before, behind)
             return None if wanted.schema is None else self.forms.of(wanted.schema)
         except ArgumentError as error:
-            raise Wrong(error.message, "tools" if wanted.forced else "response_format") from None
+            raise Wrong(error.summary, "tools" if wanted.forced else "response_format") from None
 
     def _measure_first(self, tickets: Sequence[Ticket], started: float) -> None:
         for ticket in tickets:
@@ -340,15 +340,15 @@ def describe(error: BaseException) -> tuple[int, dict[str, Any], dict[str, str]]
             error.status, "invalid_request_error" if error.status < 500 else "server_error"
         )
         headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-        return error.status, error_body(error.message, kind, error.parameter, error.code), headers
+        return error.status, error_body(error.summary, kind, error.parameter, error.code), headers
     if isinstance(error, Refused):
         return (
             429,
-            error_body(error.message, "rate_limit_error", code="rate_limit_exceeded"),
+            error_body(error.summary, "rate_limit_error", code="rate_limit_exceeded"),
             {"retry-after": str(error.seconds)},
         )
     if isinstance(error, (ArgumentError, TemplateFault)):
-        return 400, error_body(error.message, "invalid_request_error"), {}
+        return 400, error_body(error.summary, "invalid_request_error"), {}
     return 500, error_body("the server failed at this request; its log says why", "server_error"), {}
 
 

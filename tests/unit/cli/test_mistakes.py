@@ -56,7 +56,8 @@ TEC = [sys.executable, "-m", "tec"]
         (["compile", "{tiny}", "-o", "x.tec", "--linker", "cc"], 2, "--linker is for libraries"),
         (["compile", "{tiny}", "-o", "x.tec", "--weights", "beside"], 2, "--weights is for libraries"),
         (["header", "nope.tec"], 2, "nope.tec: no such file"),
-        (["header", "{tiny}"], 2, "not a package by its name"),
+        (["header", "nope.tecmod"], 2, "nope.tecmod: no such file"),
+        (["header", "{text}"], 2, "not a model by its name"),
         (["header", "{bad_tec}"], 3, "is no tec package"),
         (["serve", "nope.tec"], 2, "nope.tec: no such file"),
         (["serve", "{text}"], 2, "not a model by its name"),
@@ -118,12 +119,11 @@ def test_a_chip_that_does_not_fit(tec_cli, package):
 
 
 def test_errors_of_several_lines_are_told_in_one():
-    from tec.cli.errors import line_of
     from tec.errors import DeviceError
 
     error = DeviceError("no GPU was found:\n  looked for a\n  looked for b", hint="build for the CPU")
-    assert line_of(error) == "no GPU was found: looked for a; looked for b (build for the CPU)"
-    assert len(line_of(DeviceError("x\n" * 1000))) <= 500
+    assert error.summary == "no GPU was found: looked for a; looked for b (build for the CPU)"
+    assert len(DeviceError("x\n" * 1000).summary) <= 500
 
 
 def test_no_gpu_says_what_would_work(tec_cli, package, monkeypatch):

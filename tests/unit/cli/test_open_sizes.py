@@ -39,6 +39,15 @@ def test_a_size_that_nobody_gives_is_1_and_a_line_says_so(tec_cli, any_batch):
     assert tec_cli("bench", any_batch, "--input-dim", "batch", 2, "--json").exit_code == 0
 
 
+def test_the_header_of_a_model_and_of_its_package_are_one(tec_cli, tiny, any_batch, package, tmp_path):
+    closed = tec_cli("header", tiny, "--input-dim", "batch", 2, "--name", "net", "-t", "rocm -mcpu=gfx942")
+    assert closed.exit_code == 0 and "input 0: x, float32 [2, 3, 8, 8]" in closed.stdout, closed.output
+    assert tec_cli("header", package, "--name", "net").stdout.replace("[1, ", "[2, ") == closed.stdout
+    made = tec_cli("header", tiny, "--open", "batch", "--name", "net", "-o", tmp_path / "net.h")
+    assert made.exit_code == 0 and "float32 [batch, 3, 8, 8]" in (tmp_path / "net.h").read_text()
+    assert tec_cli("header", any_batch, "--name", "net").stdout == (tmp_path / "net.h").read_text()
+
+
 def test_names_among_the_sizes_stay_open(tec_cli, tiny, tmp_path):
     made = tec_cli("compile", tiny, "-o", tmp_path / "n.tec", "--input-dim=x=n,3,8,8", "--json")
     assert json.loads(made.stdout)["open"] == ["n"], made.output
