@@ -269,8 +269,9 @@ class MissingPackageError(TecError, ImportError):
 
 def missing_part(what: str, module: str) -> MissingPackageError:
     """The error of what needs a module of tec that the installed distributions do not have: the runtime can be installed alone."""
-    package = "tec-compiler-emulator" if module.startswith("tec.emulator") else "tec-compiler"
-    return MissingPackageError(what, package)
+    if module.startswith("tec.emulator"):
+        return MissingPackageError(what, "tec-compiler-emulator", "pip install tec-compiler-emulator")
+    return MissingPackageError(what, "tec-compiler")
 
 
 def other_part(module: str, what: str) -> ModuleType:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tec.errors import ImportModelError, one_line
 from tec.lm.adapters import Adapter, low_rank
 from tec.lm.checkpoint import PackedTensor
+from tec.lm.remedies import FETCH_AGAIN
 
 from . import names
 from .config import MODEL_TYPES
@@ -38,18 +39,23 @@ def open_adapter(path: Path) -> Adapter:
         )
     alpha = file.metadata.get("adapter.lora.alpha")
     if not isinstance(alpha, (int, float)):
-        raise ImportModelError(f"{path} does not say adapter.lora.alpha")
+        raise ImportModelError(
+            f"{path} does not say adapter.lora.alpha", hint="write it with llama.cpp's convert_lora_to_gguf.py"
+        )
     table = names.tables()[architecture]
     pairs: dict[str, dict[str, PackedTensor]] = {}
     for e in file.entries:
         stem, _, half = e.name.rpartition(".")
         if half not in ("lora_a", "lora_b"):
-            raise ImportModelError(f"{path} holds {one_line(e.name)}, which is no part of a LoRA")
+            raise ImportModelError(
+                f"{path} holds {one_line(e.name)}, which is no part of a LoRA",
+                hint="write it with llama.cpp's convert_lora_to_gguf.py",
+            )
         pairs.setdefault(names.name_of(stem, table), {})[half] = PackedTensor(e.name, e.shape, e.format, file.data(e))
     deltas = {}
     for name, of in pairs.items():
         if of.keys() != {"lora_a", "lora_b"}:
-            raise ImportModelError(f"{path}: {one_line(name)} has one half of its pair alone")
+            raise ImportModelError(f"{path}: {one_line(name)} has one half of its pair alone", hint=FETCH_AGAIN)
         a = of["lora_a"]
         deltas[name] = low_rank(name, a, of["lora_b"], alpha / max(1, a.shape[0] if a.shape else 1))
     return Adapter(deltas, str(path), {"permuted": architecture in names.INTERLEAVED})

@@ -9,6 +9,7 @@ from typing import Any
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import Checkpoint, PackedTensor
 from tec.lm.config import unknown
+from tec.lm.remedies import FETCH_AGAIN
 from tec.lm.text.texts import Texts
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
 from tec.lm.text.vocabulary import ENDS, end_ids, vocabulary_of
@@ -74,7 +75,8 @@ def files_of(path: Path) -> list[GgufFile]:
         found = first if part == path else read(part)
         if found.metadata.get("split.no") != k or found.metadata.get("split.count") != count:
             raise ImportModelError(
-                f"{part} says that it is part {found.metadata.get('split.no')} of {found.metadata.get('split.count')}"
+                f"{part} says that it is part {found.metadata.get('split.no')} of {found.metadata.get('split.count')}",
+                hint="the parts of one model under their own names: NAME-00001-of-00003.gguf",
             )
         parts.append(found)
     said, there = parts[0].metadata.get("split.tensors.count"), sum(len(p.entries) for p in parts)
@@ -98,7 +100,7 @@ def tensors_of(parts: list[GgufFile], meta: Metadata) -> dict[str, PackedTensor]
         for e in part.entries:
             name = names.name_of(e.name, table)
             if name in found:
-                raise ImportModelError(f"{part.path} holds {one_line(name)} twice")
+                raise ImportModelError(f"{part.path} holds {one_line(name)} twice", hint=FETCH_AGAIN)
             rotary = 0
             stem = name.split(".")[-2] if "." in name else ""
             if meta.architecture in names.INTERLEAVED and stem in heads:
@@ -113,7 +115,8 @@ def _heads(count: Any, name: str, shape: tuple[int, ...], meta: Metadata) -> int
         count = count[layer] if layer < len(count) else None
     if isinstance(count, bool) or not isinstance(count, int) or count < 1 or not shape or shape[0] % (2 * count):
         raise ImportModelError(
-            f"{meta.path}: {name} has {shape[0] if shape else 0} rows, which are no {count!r} heads of pairs"
+            f"{meta.path}: {name} has {shape[0] if shape else 0} rows, which are no {count!r} heads of pairs",
+            hint=FETCH_AGAIN,
         )
     return count
 

@@ -13,6 +13,7 @@ import numpy as np
 from tec.errors import ImportModelError
 from tec.lm.checkpoint import PackedTensor
 from tec.lm.formats import Format
+from tec.lm.remedies import FETCH_AGAIN
 
 from .config import Metadata
 
@@ -85,7 +86,8 @@ def _pattern(meta: Metadata, config: Config, period: int) -> None:
     slides = list(said) if isinstance(said, list) else [(k + 1) % period != 0 for k in range(layers)]
     if len(slides) < layers:
         raise ImportModelError(
-            f"{meta.path}: attention.sliding_window_pattern tells of {len(slides)} layers, and there are {layers}"
+            f"{meta.path}: attention.sliding_window_pattern tells of {len(slides)} layers, and there are {layers}",
+            hint=FETCH_AGAIN,
         )
     if config.get("sliding_window"):
         config["layer_types"] = ["sliding_attention" if s else "full_attention" for s in slides[:layers]]
@@ -344,7 +346,8 @@ def _nemotron_h(meta: Metadata, config: Config, tensors: Tensors) -> None:
     )
     if min(len(heads), len(widths)) < layers:
         raise ImportModelError(
-            f"{meta.path} tells heads of {len(heads)} layers and widths of {len(widths)}, and there are {layers}"
+            f"{meta.path} tells heads of {len(heads)} layers and widths of {len(widths)}, and there are {layers}",
+            hint=FETCH_AGAIN,
         )
 
     def kind(k: int) -> str:

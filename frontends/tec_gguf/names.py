@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from tec.errors import ImportModelError
+from tec.lm.remedies import FETCH_AGAIN
 
 _GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _EXPERTS = {f"ffn_{part}_exps": f"mlp.experts.{part}_proj" for part in ("gate", "up", "down", "gate_up")}
@@ -308,7 +309,7 @@ def name_of(name: str, table: tuple[dict[str, str], dict[str, str], str]) -> str
         return name
     layer, stem, ending = match.groups()
     if layer is not None and layer != str(int(layer)):
-        raise ImportModelError(f"the tensor {name!r} has no plain number of a layer")
+        raise ImportModelError(f"the tensor {name!r} has no plain number of a layer", hint=FETCH_AGAIN)
     found = table[0].get(stem) if layer is None else table[1].get(stem)
     if found is None:
         return name if layer is None else f"{table[2]}.{layer}.{stem}" + (f".{ending}" if ending else "")

@@ -82,7 +82,7 @@ def mapped(path: Path) -> Any:
     try:
         found = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
     except (OSError, ValueError) as error:
-        raise ImportModelError(f"cannot read {path}: {error}") from None
+        raise ImportModelError(f"cannot read {path}: {error}", hint="a file that this user may read") from None
     return found.view(np.ndarray)
 
 

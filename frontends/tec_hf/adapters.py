@@ -11,6 +11,7 @@ from typing import Any
 from tec.errors import ImportModelError, one_line
 from tec.lm.adapters import Adapter, low_rank
 from tec.lm.checkpoint import PackedTensor
+from tec.lm.remedies import FETCH_AGAIN
 
 from .safetensors import read
 from .settings import load
@@ -40,12 +41,15 @@ def open_adapter(path: Path) -> Adapter:
     for entry in read(path / "adapter_model.safetensors").values():
         match = _NAME.fullmatch(entry.name)
         if match is None:
-            raise ImportModelError(f"{path} holds {one_line(entry.name)[:200]}, which is no part of a LoRA")
+            raise ImportModelError(
+                f"{path} holds {one_line(entry.name)[:200]}, which is no part of a LoRA",
+                hint="an adapter that peft saved: save_pretrained of a model with LoRA",
+            )
         pairs.setdefault(match[1], {})[match[2]] = PackedTensor(entry.name, entry.shape, entry.format, entry.data)
     deltas = {}
     for stem, of in pairs.items():
         if of.keys() != {"A", "B"}:
-            raise ImportModelError(f"{path}: {one_line(stem)} has one half of its pair alone")
+            raise ImportModelError(f"{path}: {one_line(stem)} has one half of its pair alone", hint=FETCH_AGAIN)
         a, b = of["A"], of["B"]
         if settings.get("fan_in_fan_out"):
             raise ImportModelError(f"{path} is of a model whose weights are [in, out]", hint="merge it with peft")
@@ -58,7 +62,10 @@ def _scale(settings: Mapping[str, Any], stem: str, rank: int) -> float:
     alpha = _of(settings.get("alpha_pattern"), stem, settings.get("lora_alpha", 8))
     r = _of(settings.get("rank_pattern"), stem, settings.get("r", rank))
     if type(r) is not int or r < 1 or not isinstance(alpha, (int, float)):
-        raise ImportModelError(f"an adapter with lora_alpha {alpha!r} and r {r!r}")
+        raise ImportModelError(
+            f"an adapter with lora_alpha {alpha!r} and r {r!r}",
+            hint="adapter_config.json with r of 1 or more and a number as lora_alpha",
+        )
     return alpha / math.sqrt(r) if settings.get("use_rslora") else alpha / r
 
 

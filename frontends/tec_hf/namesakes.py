@@ -14,6 +14,7 @@ import numpy as np
 
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import PackedTensor
+from tec.lm.remedies import FETCH_AGAIN
 
 Config = dict[str, Any]
 KEY = "model_type_of_file"
@@ -33,7 +34,7 @@ def known(config: Config) -> None:
             change(config)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise ImportModelError(
-                f"the configuration of {kind} cannot be read: {one_line(str(error))[:200]}"
+                f"the configuration of {kind} cannot be read: {one_line(str(error))[:200]}", hint=FETCH_AGAIN
             ) from None
     elif kind in _SAME:
         config["model_type"] = _SAME[kind]
@@ -64,7 +65,9 @@ def _minicpm(config: Config) -> None:
             )  # fmt: skip
     layers, hidden = config.get("num_hidden_layers"), config.get("hidden_size")
     if type(layers) is not int or type(hidden) is not int or layers < 1:
-        raise ImportModelError(f"num_hidden_layers = {layers!r} and hidden_size = {hidden!r} of minicpm")
+        raise ImportModelError(
+            f"num_hidden_layers = {layers!r} and hidden_size = {hidden!r} of minicpm", hint=FETCH_AGAIN
+        )
     heads = config.get("num_attention_heads")
     config |= {
         "model_type": "granite", "embedding_multiplier": config.get("scale_emb", 1), "residual_multiplier": config.get("scale_depth", 1) / layers**0.5,
@@ -135,7 +138,8 @@ def _by_groups(stem: str, end: str, t: PackedTensor, config: Mapping[str, Any]) 
     heads, groups, size = (config.get(n) for n in ("num_attention_heads", "num_key_value_heads", "head_dim"))
     if not all(type(n) is int and n > 0 for n in (heads, groups, size)) or t.shape[0] != (heads + 2 * groups) * size:
         raise ImportModelError(
-            f"{t.name} has {t.shape[0]} rows; the configuration says {heads!r} heads, {groups!r} of keys, of {size!r} features"
+            f"{t.name} has {t.shape[0]} rows; the configuration says {heads!r} heads, {groups!r} of keys, of {size!r} features",
+            hint=FETCH_AGAIN,
         )
     each = heads // groups
     made = {}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tec.errors import ImportModelError
+from tec.lm.remedies import FETCH_AGAIN
 from tec.lm.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER, Vocabulary
 
 _MODELS = {1: "t5", 2: "llama"}
@@ -23,7 +24,7 @@ def vocabulary_of(path: Path, settings: Mapping[str, Any]) -> Vocabulary:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise ImportModelError(f"cannot read {path}: {error}") from None
+        raise ImportModelError(f"cannot read {path}: {error}", hint="a file that this user may read") from None
     tokens: list[str] = []
     scores: list[float] = []
     kinds: list[int] = []
@@ -41,9 +42,9 @@ def vocabulary_of(path: Path, settings: Mapping[str, Any]) -> Vocabulary:
                 spec = dict(fields(value))
                 charsmap, add_space = bytes(spec.get(2, b"")), bool(spec.get(3, 1))
     except (ValueError, struct.error, TypeError, IndexError) as error:
-        raise ImportModelError(f"{path} is no model of SentencePiece: {error}") from None
+        raise ImportModelError(f"{path} is no model of SentencePiece: {error}", hint=FETCH_AGAIN) from None
     if not tokens or model not in _MODELS or not set(kinds) <= {NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE}:
-        raise ImportModelError(f"{path} is no model of SentencePiece with pairs or unigrams")
+        raise ImportModelError(f"{path} is no model of SentencePiece with pairs or unigrams", hint=FETCH_AGAIN)
 
     def id_of(name: str, default: str) -> int | None:
         said = settings.get(name, default)

@@ -20,6 +20,7 @@ import numpy as np
 from tec.errors import ImportModelError
 from tec.lm.checkpoint import PackedTensor
 from tec.lm.formats import Format
+from tec.lm.remedies import FETCH_AGAIN
 
 _AWQ_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]  # where column k of eight lies among a word's nibbles
 
@@ -76,14 +77,16 @@ def gptq(name: str, parts: Mapping[str, PackedTensor], settings: Mapping[str, An
     def in_order() -> tuple[Any, Any, Any]:
         codes, zero = held_codes()
         if "g_idx" in held and (_array(held["g_idx"], "<i4") != np.arange(rows) // group).any():
-            raise ImportModelError(f"{name}: g_idx is not in order, and the configuration says desc_act = false")
+            raise ImportModelError(f"{name}: g_idx is not in order", hint="desc_act = true in the quantization config")
         return np.ascontiguousarray(codes.T), scales.dequantize().T, zero.T
 
     def values(t: PackedTensor) -> Any:
         codes, zero = held_codes()
         index = _array(held["g_idx"], "<i4") if "g_idx" in held else np.arange(rows) // (rows // groups)
         if index.size and not 0 <= index.min() <= index.max() < groups:
-            raise ImportModelError(f"{name}: g_idx names groups {index.min()} to {index.max()} of {groups}")
+            raise ImportModelError(
+                f"{name}: g_idx names groups {index.min()} to {index.max()} of {groups}", hint=FETCH_AGAIN
+            )
         return np.ascontiguousarray(((codes - zero[index]) * scales.dequantize()[index]).T)
 
     is_in_order = settings.get("desc_act") is False and groups * group == rows

@@ -17,6 +17,7 @@ import numpy as np
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import refuse_pointer
 from tec.lm.formats import Format
+from tec.lm.remedies import FETCH_AGAIN
 
 MOST_HEADER = 100_000_000  # bytes, as the package safetensors has it
 _FORMATS = {
@@ -41,7 +42,7 @@ def read(path: Path) -> dict[str, Entry]:
         size = path.stat().st_size
         mapped = np.memmap(path, np.uint8, "r").view(np.ndarray) if size else np.zeros(0, np.uint8)
     except (OSError, ValueError) as error:
-        raise ImportModelError(f"cannot read {path}: {error}") from None
+        raise ImportModelError(f"cannot read {path}: {error}", hint="a file that this user may read") from None
     header, start = _header(path, mapped)
     found: dict[str, Entry] = {}
     places = []
@@ -54,7 +55,9 @@ def read(path: Path) -> dict[str, Entry]:
     last = (0, 0, "")
     for place in sorted(p for p in places if p[0] != p[1]):
         if place[0] < last[1]:
-            raise ImportModelError(f"{path}: the tensors {one_line(last[2])} and {one_line(place[2])} overlap")
+            raise ImportModelError(
+                f"{path}: the tensors {one_line(last[2])} and {one_line(place[2])} overlap", hint=FETCH_AGAIN
+            )
         last = place
     return found
 
@@ -73,9 +76,11 @@ def _header(path: Path, mapped: Any) -> tuple[dict[str, Any], int]:
     try:
         header = json.loads(bytes(mapped[8 : 8 + length]), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise ImportModelError(f"{path}: the header is damaged: {one_line(str(error))[:200]}") from None
+        raise ImportModelError(
+            f"{path}: the header is damaged: {one_line(str(error))[:200]}", hint=FETCH_AGAIN
+        ) from None
     if not isinstance(header, dict):
-        raise ImportModelError(f"{path}: the header holds no tensors")
+        raise ImportModelError(f"{path}: the header holds no tensors", hint=FETCH_AGAIN)
     return header, 8 + length
 
 

@@ -48,7 +48,9 @@ def load(path: Path) -> dict[str, Any]:
             raise ImportModelError(f"{path} has {path.stat().st_size} bytes", hint=f"{MOST_BYTES} at most")
         read = json.loads(path.read_text("utf-8"), object_hook=_number)
     except (OSError, ValueError, RecursionError) as error:
-        raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}") from None
+        raise ImportModelError(
+            f"cannot read {path}: {one_line(str(error))[:200]}", hint="a file of JSON that this user may read"
+        ) from None
     if not isinstance(read, dict):
         raise ImportModelError(f"{path} holds no settings", hint="a folder of a model has a config.json with an object")
     return read
@@ -182,4 +184,4 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise ImportModelError(f"cannot read {file}: {error}") from None
+        raise ImportModelError(f"cannot read {file}: {error}", hint="a file of JSON that this user may read") from None

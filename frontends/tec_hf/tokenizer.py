@@ -27,7 +27,10 @@ class JsonTokenizer:
             self._trusted, self._plain = tk.Tokenizer.from_str(text), tk.Tokenizer.from_str(text)
             described = json.loads(text)
         except Exception as error:  # the package raises Exception itself
-            raise ImportModelError(f"{path} is no tokenizer: {one_line(str(error))[:200]}") from None
+            raise ImportModelError(
+                f"{path} is no tokenizer: {one_line(str(error))[:200]}",
+                hint="the tokenizer.json that comes with the model, and a package tokenizers that is new enough for it",
+            ) from None
         for made in (self._trusted, self._plain):
             made.no_truncation()
             made.no_padding()
@@ -101,7 +104,9 @@ def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> JsonTokeni
         try:
             return JsonTokenizer(path.read_text("utf-8"), path)
         except (OSError, ValueError) as error:
-            raise ImportModelError(f"cannot read {path}: {error}") from None
+            raise ImportModelError(
+                f"cannot read {path}: {error}", hint="a file of JSON that this user may read"
+            ) from None
     path = folder / "tokenizer.model"
     return tokenizer_of(vocabulary_of(path, settings)) if path.is_file() else None
 

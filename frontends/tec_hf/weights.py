@@ -12,6 +12,7 @@ import numpy as np
 
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import PackedTensor, stacked
+from tec.lm.remedies import FETCH_AGAIN
 
 from . import namesakes, quantized
 from .safetensors import read
@@ -91,7 +92,10 @@ def tensors_of(folder: Path, config: Mapping[str, Any]) -> dict[str, PackedTenso
             if name is None:
                 continue
             if name in raw:
-                raise ImportModelError(f"{path} holds {one_line(name)} a second time")
+                raise ImportModelError(
+                    f"{path} holds {one_line(name)} a second time",
+                    hint="one set of shards: remove those of another export from the folder",
+                )
             raw[name] = PackedTensor(name, entry.shape, entry.format, entry.data)
     settings = config.get("quantization_config", config.get("compression_config"))
     raw = _of_family(namesakes.tensors(raw, config), str(config.get("model_type")))
@@ -129,7 +133,7 @@ _CONV1D = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c
 
 def _transposed(name: str, t: PackedTensor) -> PackedTensor:
     if len(t.shape) != 2 or t.format.block != 1:
-        raise ImportModelError(f"{name} is {t.format.name} {list(t.shape)}")
+        raise ImportModelError(f"{name} is {t.format.name} {list(t.shape)}", hint=FETCH_AGAIN)
 
     def turn() -> Any:
         return np.ascontiguousarray(t.data.reshape(*t.shape, t.format.nbytes).swapaxes(0, 1)).reshape(-1)
@@ -222,7 +226,7 @@ def _joined_experts(found: dict[str, PackedTensor], family: str) -> dict[str, Pa
         elif kind in ("gate_up_proj_blocks", "down_proj_blocks"):
             scales = found.get(name.removesuffix("blocks") + "scales")
             if scales is None:
-                raise ImportModelError(f"{name} has no scales")
+                raise ImportModelError(f"{name} has no scales", hint=FETCH_AGAIN)
             for part, every in _in_turn(kind.removesuffix("_blocks")):
                 made[f"{stem}.{part}.weight"] = quantized.mxfp4(f"{stem}.{part}.weight", t, scales, every)
         elif kind in ("gate_up_proj_bias", "down_proj_bias"):
@@ -241,7 +245,7 @@ def _joined_experts(found: dict[str, PackedTensor], family: str) -> dict[str, Pa
 def _turned(stem: str, kind: str, t: PackedTensor, in_turn: bool) -> dict[str, PackedTensor]:
     """Plain experts [experts, inputs, outputs], whose gates and ups are in turn, or gates first."""
     if len(t.shape) != 3:
-        raise ImportModelError(f"{t.name} has the shape {list(t.shape)}")
+        raise ImportModelError(f"{t.name} has the shape {list(t.shape)}", hint=FETCH_AGAIN)
     experts, inputs, outputs = t.shape
     made, half = {}, outputs // 2
     behind = [("gate_proj", slice(0, half)), ("up_proj", slice(half, outputs))]
@@ -262,7 +266,7 @@ def _halves(stem: str, kind: str, t: PackedTensor) -> dict[str, PackedTensor]:
     if kind == "down_proj":
         return {f"{stem}.down_proj.weight": PackedTensor(f"{stem}.down_proj.weight", t.shape, t.format, t.raw)}
     if len(t.shape) != 3 or t.shape[1] % 2:
-        raise ImportModelError(f"{t.name} has the shape {list(t.shape)}")
+        raise ImportModelError(f"{t.name} has the shape {list(t.shape)}", hint=FETCH_AGAIN)
     experts, outputs, inputs = t.shape
     made = {}
     for half, part in enumerate(("gate_proj", "up_proj")):
@@ -285,7 +289,7 @@ def _in_turn(kind: str) -> list[tuple[str, slice]]:
 
 def _columns(name: str, t: PackedTensor, every: slice) -> PackedTensor:
     if len(t.shape) != 2:
-        raise ImportModelError(f"{name} has the shape {list(t.shape)}")
+        raise ImportModelError(f"{name} has the shape {list(t.shape)}", hint=FETCH_AGAIN)
     rows, columns = t.shape
     count = len(range(*every.indices(columns)))
 
@@ -310,6 +314,8 @@ def _experts(found: dict[str, PackedTensor]) -> dict[str, PackedTensor]:
     for name, experts in groups.items():
         missing = next((k for k in range(len(experts)) if k not in experts), None)
         if missing is not None:
-            raise ImportModelError(f"{name}: expert {missing} is missing")
+            raise ImportModelError(
+                f"{name}: expert {missing} is missing", hint="all shards of the index: fetch the missing ones"
+            )
         made[name] = stacked(name, [experts[k] for k in range(len(experts))])
     return made

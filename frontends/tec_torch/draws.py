@@ -20,6 +20,7 @@ from tec import TecError
 from tec.ops.dims import Size, evaluate, names_of
 
 from .importer import converter_of
+from .remedies import FIX_THE_SIZE
 from .types import size_of
 
 _ATEN = torch.ops.aten
@@ -107,7 +108,7 @@ class Draws:
     def _size(self, n: Any) -> Size:
         size = size_of(n)
         if not names_of([size]) <= self._symbols.keys():
-            raise TecError(f"no input tells the size {size}")
+            raise TecError(f"no input tells the size {size}", hint=FIX_THE_SIZE)
         return size
 
 

@@ -20,6 +20,7 @@ from tec import ImportModelError, TecError
 from . import every  # noqa: F401  (decompositions leave what is converted whole)
 from .functional import functional
 from .importer import Conversion, convert, converter_of
+from .remedies import LEFT_TO_TORCH
 
 # Composites whose parts serve better: what they add is torch's checking of arguments.
 _IN_PARTS = frozenset(
@@ -103,7 +104,7 @@ def _program(exported: Any, graph: torch.fx.Graph, open_names: Mapping[str, tupl
         elif spec.kind is InputKind.USER_INPUT:
             program.given.append(None if isinstance(spec.arg, ConstantArgument) else spec.arg.name)
         else:
-            raise ImportModelError(f"an exported program with an input of kind {spec.kind.name}")
+            raise ImportModelError(f"an exported program with an input of kind {spec.kind.name}", hint=LEFT_TO_TORCH)
     own = {s.target: s.arg.name for s in signature.input_specs if s.target is not None}
     for k, spec in enumerate(signature.output_specs):
         if spec.kind is OutputKind.USER_OUTPUT:
@@ -112,7 +113,7 @@ def _program(exported: Any, graph: torch.fx.Graph, open_names: Mapping[str, tupl
         elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             program.writes[k] = own.get(spec.target, spec.target)
         else:
-            raise ImportModelError(f"an exported program with an output of kind {spec.kind.name}")
+            raise ImportModelError(f"an exported program with an output of kind {spec.kind.name}", hint=LEFT_TO_TORCH)
     _name_sizes(program, open_names)
     return program
 

@@ -22,6 +22,7 @@ from tec.graph import Graph, Value
 from tec.graph.builders import Builder, identifier
 from tec.ops.dims import Dim, Size, is_symbolic, names_of
 
+from .remedies import LEFT_TO_TORCH
 from .types import COMPLEX_TYPES, PART_TYPES, array_of, dtype_of, scalar, shape_of, size_of
 
 Converter = Callable[..., Any]
@@ -120,7 +121,7 @@ class AtenCall(Builder):
         ]
         first = next((t for t in self.types if t is not None), None)
         if first is None:
-            raise ImportModelError("a result that is no tensor")
+            raise ImportModelError("a result that is no tensor", hint=LEFT_TO_TORCH)
         self.dtype, self.shape = first
 
     @property
@@ -322,7 +323,7 @@ class _Conversion:
         if isinstance(val, torch.Tensor):
             try:
                 if val.layout is not torch.strided:
-                    raise ImportModelError(f"a tensor of layout {val.layout}")
+                    raise ImportModelError(f"a tensor of layout {val.layout}", hint="x.to_dense()")
                 value = self.graph.input(identifier(node.name), dtype_of(val.dtype), shape_of(val, self.names))
             except TecError as error:
                 if not self.collect:
@@ -365,7 +366,10 @@ class _Conversion:
         target: Any = node.target
         val = node.meta.get("val")
         if node.op != "call_function":
-            raise ImportModelError(f"a node of kind {node.op} ({target})")
+            raise ImportModelError(
+                f"a node of kind {node.op} ({target})",
+                hint="a graph of torch.export or torch.compile, whose nodes are calls of functions",
+            )
         name = getattr(target, "__name__", str(target))
         if name == "getitem":
             whole = self.env[node.args[0]]  # type: ignore[index]
@@ -373,7 +377,10 @@ class _Conversion:
                 return whole
             part = whole[node.args[1]]
             if part is None and node.users and isinstance(val, torch.Tensor):
-                raise ImportModelError(f"result {node.args[1]} of {node.args[0].target} is not made")  # type: ignore[union-attr]
+                raise ImportModelError(
+                    f"result {node.args[1]} of {node.args[0].target} is not made",
+                    hint=f"a use of the other results alone; {LEFT_TO_TORCH}",
+                )  # type: ignore[union-attr]
             return part
         if isinstance(val, torch.SymInt) or (isinstance(val, int) and not isinstance(val, bool)):
             return self._known(size_of(val, self.names))
@@ -384,14 +391,17 @@ class _Conversion:
         convert = converter_of(target)
         self.made.calls += 1
         if convert is None:
-            raise ImportModelError(f"{target} has no conversion")
+            raise ImportModelError(f"{target} has no conversion", hint=LEFT_TO_TORCH)
         args = torch.fx.node.map_aggregate(node.args, self._argument)
         kwargs = {k: torch.fx.node.map_aggregate(v, self._argument) for k, v in node.kwargs.items() if k not in _PLACE}
         call = AtenCall(self.graph, node, self.names)
         if call.dtype in PART_TYPES or holds_complex([args, list(kwargs.values())]):
             convert = complex_converter_of(target)
         if convert is None:
-            raise ImportModelError(f"{target} of complex numbers has no conversion")
+            raise ImportModelError(
+                f"{target} of complex numbers has no conversion",
+                hint=f"torch.view_as_real gives both parts as numbers; {LEFT_TO_TORCH}",
+            )
         made = convert(call, *args, **kwargs)
         if isinstance(val, torch.Tensor):
             if isinstance(made, (tuple, list)):
@@ -411,15 +421,21 @@ class _Conversion:
                 _Conversion._check(part, PART_TYPES[dtype], shape, call)
             return
         if not isinstance(made, Value):
-            raise ImportModelError(f"{call.target} gives {type(made).__name__}")
+            raise ImportModelError(
+                f"{call.target} gives {type(made).__name__}",
+                hint="a rule of custom_op returns the values that the operator gives, or a tuple of them",
+            )
         if made.dtype != dtype or made.shape != tuple(shape):
-            raise ImportModelError(f"{call.target} is converted to {made.type}, torch's is {dtype}{list(shape)}")
+            raise ImportModelError(
+                f"{call.target} is converted to {made.type}, torch's is {dtype}{list(shape)}",
+                hint="a rule of custom_op makes the type and shape of the operator's registered fake; cast or reshape in it",
+            )
 
     def _argument(self, x: Any) -> Any:
         if isinstance(x, Node):
             found = self.env[x]
             if isinstance(found, _Failed):
-                raise ImportModelError(f"it reads {x.name}, which tec does not make")
+                raise ImportModelError(f"it reads {x.name}, which tec does not make", hint=LEFT_TO_TORCH)
             return self._known(found) if isinstance(found, Dim) else found
         return self._known(size_of(x, self.names)) if isinstance(x, torch.SymInt) else x
 

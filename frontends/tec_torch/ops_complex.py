@@ -13,6 +13,7 @@ from tec.ops.dims import Dim, is_symbolic
 
 from .importer import CONVERTERS, AtenCall, Complex, complex_op
 from .ops_nn import times
+from .remedies import FIX_THE_SIZE
 
 # What moves or picks elements, or is linear with real factors: done to each part.
 _PART_BY_PART = (
@@ -87,7 +88,7 @@ def add(c: AtenCall, a: Any, b: Any, alpha: Any = 1) -> Complex:
     if c.name_of_op == "rsub":
         a, b = b, a
     if isinstance(alpha, complex):
-        raise ImportModelError("a complex factor alpha")
+        raise ImportModelError("a complex factor alpha", hint="multiply by it before: x + alpha * y")
 
     def scaled(v: Value) -> Value:
         return v if alpha == 1 else c.op("multiply", v, c.value(alpha, c.part))
@@ -234,7 +235,7 @@ def full(c: AtenCall, *args: Any) -> Complex:
 def factor(c: AtenCall, sizes: Sequence[Any], normalization: int) -> float:
     """By torch's number of a normalization: as it is, over the root of the elements, over the elements."""
     if is_symbolic(list(sizes)):
-        raise ImportModelError("a Fourier transform of an open size")
+        raise ImportModelError("a Fourier transform of an open size", hint=FIX_THE_SIZE)
     return float(math.prod(sizes)) ** (0.0, -0.5, -1.0)[normalization]
 
 
@@ -262,5 +263,8 @@ def to_real(c: AtenCall, x: Complex, dims: Sequence[int], normalization: int, la
         re, im = fourier.transform(c, (re, im), axis, inverse=True)
     half = int(last) // 2 + 1
     if re.shape[axes[-1]] != half:
-        raise ImportModelError(f"{re.shape[axes[-1]]} places of the transform of {last} numbers, which has {half}")
+        raise ImportModelError(
+            f"{re.shape[axes[-1]]} places of the transform of {last} numbers, which has {half}",
+            hint="irfft(x, n=) with n in the range that x has places for: 2 * x.shape[-1] - 2, or one more",
+        )
     return fourier.real_inverse(c, (re, im), axes[-1], int(last), scale)

@@ -16,6 +16,7 @@ from tec.graph import Graph, Value
 from tec.graph.builders import Builder, control
 
 from .importer import AtenCall, aten_op, called
+from .remedies import FIX_THE_SIZE
 
 _HIGHER = torch.ops.higher_order
 
@@ -24,13 +25,19 @@ def body_of(c: AtenCall, module: Any, graph: Graph, values: Sequence[Any]) -> li
     """The results of a body, all of which are tensors, built in `graph`."""
     made = called(module, graph, values, c.names)
     if not all(isinstance(v, Value) for v in made):
-        raise ImportModelError(f"a body of {c.target} gives what is no real tensor")
+        raise ImportModelError(
+            f"a body of {c.target} gives what is no real tensor",
+            hint="return tensors of real numbers: torch.view_as_real, or torch.tensor(n) for a number",
+        )
     return made
 
 
 def tensors(c: AtenCall, values: Sequence[Any]) -> list[Value]:
     if not all(isinstance(v, Value) for v in values):
-        raise ImportModelError(f"{c.target} carries what is no real tensor")
+        raise ImportModelError(
+            f"{c.target} carries what is no real tensor",
+            hint="carry tensors of real numbers: torch.view_as_real, or torch.tensor(n) for a number",
+        )
     return list(values)
 
 
@@ -39,7 +46,7 @@ def cond(c: AtenCall, condition: Any, then: GraphModule, orelse: GraphModule, op
     if isinstance(condition, bool):
         return body_of(c, then if condition else orelse, c.graph, operands)
     if not isinstance(condition, Value):
-        raise ImportModelError("a condition on open sizes")
+        raise ImportModelError("a condition on open sizes", hint=FIX_THE_SIZE)
 
     def side(module: GraphModule) -> Callable[[Graph], Sequence[Value]]:
         return lambda graph: body_of(c, module, graph, operands)

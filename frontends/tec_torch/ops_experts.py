@@ -13,6 +13,7 @@ from tec.ops.dims import is_symbolic
 
 from .importer import AtenCall, aten_op, custom_op
 from .ops_nn import times
+from .remedies import FIX_THE_SIZE
 
 
 def groups_before(c: AtenCall, rows: Any, ends: Value) -> Value:
@@ -35,7 +36,7 @@ def grouped(c: AtenCall, x: Value, weights: Value, ends: Value) -> Value:
     """
     rows, (experts, k, n) = x.shape[0], weights.shape
     if is_symbolic([rows, experts]):
-        raise ImportModelError("a grouped product of an open number of rows")
+        raise ImportModelError("a grouped product of an open number of rows", hint=FIX_THE_SIZE)
     expert = expert_of_rows(c, rows, ends)
     if rows < experts:
         own = c.op("gather", weights, expert, axis=0)  # (rows, k, n)
@@ -54,7 +55,7 @@ def sums_of_groups(c: AtenCall, a: Value, b: Value, ends: Value) -> Value:
     """a (k, rows) times b (rows, n), the rows of each group for itself: (experts, k, n). One product, in which the rows of other groups are zeros."""
     (k, rows), n, experts = a.shape, b.shape[1], ends.shape[0]
     if is_symbolic([rows, experts]):
-        raise ImportModelError("a grouped product of an open number of rows")
+        raise ImportModelError("a grouped product of an open number of rows", hint=FIX_THE_SIZE)
     number = c.reshape(groups_before(c, rows, ends), (1, 1, rows))
     own = c.op("equal", number, c.reshape(c.iota(experts, dtype="int32"), (experts, 1, 1)))
     beside = c.reshape(c.op("where", own, c.unsqueeze(a, 0), c.like(0, a)), (experts * k, rows))
@@ -70,11 +71,16 @@ def grouped_mm(
     elif offs is not None and x.ndim == 2 and weights.ndim == 2:  # the gradient by the experts' matrices
         y = sums_of_groups(c, x, weights, offs)
     elif offs is None or x.ndim != 2 or weights.ndim != 3:
-        raise ImportModelError(f"a grouped product of {x.type} and {weights.type}")
+        raise ImportModelError(
+            f"a grouped product of {x.type} and {weights.type}",
+            hint="rows [n, k] with weights [experts, k, m] and offsets, or both with an axis of experts",
+        )
     else:
         y = grouped(c, x, weights, offs)
     if bias is not None:
-        raise ImportModelError("a grouped product with a bias")
+        raise ImportModelError(
+            "a grouped product with a bias", hint="add the bias after the product, gathered by the expert of each row"
+        )
     return c.cast(y, c.dtype)
 
 
@@ -102,7 +108,7 @@ def distances(c: AtenCall, a: Value, b: Value, p: float = 2.0, compute_mode: Any
 def distances_of_pairs(c: AtenCall, x: Value, p: float = 2.0) -> Value:
     """Of each row of x to each after it."""
     if is_symbolic(x.shape[0]):
-        raise ImportModelError("pdist of an open number of rows")
+        raise ImportModelError("pdist of an open number of rows", hint=FIX_THE_SIZE)
     pairs = [c.op("gather", x, c.const(k, "int64"), axis=0) for k in np.triu_indices(int(x.shape[0]), 1)]
     return norms(c, c.op("subtract", *pairs), p)
 

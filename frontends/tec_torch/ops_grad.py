@@ -19,6 +19,7 @@ from tec.ops.dims import is_symbolic
 
 from .importer import AtenCall, aten_op, converter_of
 from .ops_nn import each
+from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH
 
 _ATEN = torch.ops.aten
 
@@ -60,7 +61,10 @@ def through(
     target = getattr(_ATEN, forward).default if isinstance(forward, str) else forward
     found = converter_of(target)
     if found is None:
-        raise ImportModelError(f"the gradient of {forward}")
+        raise ImportModelError(
+            f"the gradient of {forward}",
+            hint=f"call it under torch.no_grad() if its gradient is not wanted; {LEFT_TO_TORCH}",
+        )
     call = copy.copy(c)
     call.target, call.dtype, call.shape, call.types = target, g.dtype, g.shape, [(g.dtype, g.shape)]
     # Each value under a name of its own: what else the graph makes of it is not gone back through.
@@ -152,7 +156,7 @@ def max_pool_backward(c: AtenCall, g: Value, x: Value, *windows_and_index: Any) 
     n, index = 2 if "2d" in c.name_of_op else 3, windows_and_index[-1]
     plane, places = math.prod(x.shape[-n:]), math.prod(g.shape[-n:])
     if is_symbolic([plane, places]):
-        raise ImportModelError("the gradient of a pooling of open sizes")
+        raise ImportModelError("the gradient of a pooling of open sizes", hint=FIX_THE_SIZE)
     rows = x.shape[:-n]
     zeros = c.broadcast(c.like(0, g), (*rows, plane))
     at, given = c.reshape(index, (*rows, places)), c.reshape(g, (*rows, places))

@@ -16,6 +16,7 @@ from tec.ops.registry import broadcast_shapes
 
 from .importer import AtenCall, aten_op
 from .ops_math import FLOATS, truth
+from .remedies import FIX_THE_SIZE, KEEP_THE_SHAPE, LEFT_TO_TORCH, OTHER_TYPE
 
 
 @aten_op("embedding")
@@ -46,7 +47,7 @@ def embedding_bag(
     """The sum (mode 0), the mean (1) or the largest (2) of the rows of each bag."""
     (bags, width), count = c.shape, indices.shape[0]
     if is_symbolic([bags, count]):
-        raise ImportModelError("bags of an open number of indices")
+        raise ImportModelError("bags of an open number of indices", hint=FIX_THE_SIZE)
     bag, rows = bag_of(c, offsets, count, bags), c.op("gather", weight, indices, axis=0)
     if weights is not None:
         rows = c.op("multiply", rows, c.unsqueeze(weights, 1))
@@ -86,7 +87,10 @@ def embedding_bag_backward(
 ) -> Value:  # fmt: skip
     """By the table."""
     if by_frequency or mode == 2 or sparse:
-        raise ImportModelError("the gradient of bags by their largest, by frequency or as a sparse tensor")
+        raise ImportModelError(
+            "the gradient of bags by their largest, by frequency or as a sparse tensor",
+            hint=f"mode sum or mean, scale_grad_by_freq=False and sparse=False; {LEFT_TO_TORCH}",
+        )
     bag = bag_of(c, offsets, indices.shape[0], g.shape[0])
     if mode == 1:
         size = sizes_of(c, bag, g.shape[0], c.op("not_equal", indices, c.like(padding_idx, indices)))
@@ -139,7 +143,7 @@ def _points(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> tuple[Val
     at = [k for k, i in enumerate(indices) if i is not None]
     some = [i for i in indices if i is not None]
     if any(i.dtype in ("bool", "uint8") for i in some):
-        raise ImportModelError("indices by a mask, whose number values decide")
+        raise ImportModelError("indices by a mask, whose number values decide", hint=KEEP_THE_SHAPE)
     shape: tuple[Any, ...] = some[0].shape
     for i in some[1:]:
         shape = broadcast_shapes(shape, i.shape)
@@ -179,7 +183,9 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
     masks = [i for i in indices if i is not None and i.dtype == "bool"]
     if masks:
         if sum(i is not None for i in indices) != 1:
-            raise ImportModelError("values put where a mask and other indices say, whose number values decide")
+            raise ImportModelError(
+                "values put where a mask and other indices say, whose number values decide", hint=KEEP_THE_SHAPE
+            )
         return put_by_mask(c, x, masks[0], indices.index(masks[0]), values, accumulate)
     points, at, shape = _points(c, x, indices)
     rest = [k for k in range(x.ndim) if k not in at]
@@ -206,7 +212,7 @@ def put_by_mask(c: AtenCall, x: Value, mask: Value, first: int, values: Value, a
     if count == 1:
         values = c.reshape(values, (*values.shape[:first], *[1] * mask.ndim, *values.shape[first + 1 :]))
     elif is_symbolic([*mask.shape, count]):
-        raise ImportModelError("values put in turn where a mask of an open size says")
+        raise ImportModelError("values put in turn where a mask of an open size says", hint=FIX_THE_SIZE)
     else:
         size = math.prod(mask.shape)
         flat = c.cast(c.reshape(mask, (size,)), "int64")
@@ -228,7 +234,7 @@ def scatter(
 ) -> Value:
     kind = "add" if c.name_of_op == "scatter_add" else "none" if reduce is None else _REDUCTIONS.get(reduce, reduce)
     if (kind == "mean" and x.dtype not in FLOATS) or (x.dtype == "bool" and kind != "none"):
-        raise ImportModelError(f"scatter_reduce {reduce!r} of {x.dtype}")
+        raise ImportModelError(f"scatter_reduce {reduce!r} of {x.dtype}", hint=OTHER_TYPE)
     if x.ndim == 0:
         x, flat = c.reshape(x, (1,)), True
         index = c.reshape(index, (1,)) if index.ndim == 0 else index
@@ -273,7 +279,7 @@ def _least(kind: str, dtype: str) -> Any:
 @aten_op("index_add", "index_copy", "index_fill")
 def index_write(c: AtenCall, x: Value, dim: int, index: Value, source: Any, alpha: Any = 1) -> Value:
     if x.ndim == 0:
-        raise ImportModelError(f"{c.name_of_op} of a scalar")
+        raise ImportModelError(f"{c.name_of_op} of a scalar", hint="reshape it to one element: x.reshape(1)")
     axis = axis_of(dim, x.ndim)
     index = c.cast(c.reshape(index, (index.type.size,)), "int64")
     shape = [index.shape[0] if k == axis else n for k, n in enumerate(x.shape)]
@@ -295,7 +301,7 @@ def index_reduce(
     c: AtenCall, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
     if x.ndim == 0 or x.dtype == "bool" or (reduce == "mean" and x.dtype not in FLOATS):
-        raise ImportModelError(f"index_reduce {reduce!r} of {x.type}")
+        raise ImportModelError(f"index_reduce {reduce!r} of {x.type}", hint=OTHER_TYPE)
     axis = axis_of(dim, x.ndim)
     lined = c.reshape(c.cast(index, "int64"), [source.shape[axis] if k == axis else 1 for k in range(x.ndim)])
     kind = _REDUCTIONS.get(reduce, reduce)
@@ -306,7 +312,7 @@ def index_reduce(
 def put(c: AtenCall, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     """Into the elements as one row."""
     if accumulate and x.dtype == "bool":
-        raise ImportModelError("put of bool that accumulates")
+        raise ImportModelError("put of bool that accumulates", hint="accumulate in another type: x.to(torch.int32)")
     flat, at = c.reshape(x, (x.type.size,)), c.reshape(index, (index.type.size,))
     update = c.reshape(source, (index.type.size,))
     y = c.op("scatter_elements", flat, at, update, axis=0, reduction="add" if accumulate else "none")
@@ -318,7 +324,7 @@ def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
     """The source's elements one after another where the mask holds: each takes the one of the mask's running count."""
     mask = c.broadcast(mask, x.shape)
     if is_symbolic(x.shape):
-        raise ImportModelError("masked_scatter of open sizes")
+        raise ImportModelError("masked_scatter of open sizes", hint=FIX_THE_SIZE)
     size = math.prod(x.shape)
     count = c.op("cumsum", c.cast(c.reshape(mask, (size,)), "int64"), axis=0, exclusive=False, reverse=False)
     place = c.op("clip", c.op("subtract", count, c.const(np.int64(1))), low=0, high=max(source.type.size - 1, 0))
@@ -330,7 +336,7 @@ def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
 def nonzero_static(c: AtenCall, x: Value, *, size: int, fill_value: int = -1) -> Value:
     """The first `size` places of elements that are not 0."""
     if is_symbolic([*x.shape, size]):
-        raise ImportModelError("nonzero_static of open sizes")
+        raise ImportModelError("nonzero_static of open sizes", hint=FIX_THE_SIZE)
     total = math.prod(x.shape)
     there = truth(c, c.reshape(x, (total,)))
     flat = places_where(c, there, size)
@@ -352,7 +358,7 @@ def places_where(c: AtenCall, there: Value, size: int) -> Value:
 def taken_by_mask(c: AtenCall, x: Value, mask: Value, first: int) -> Value:
     """The elements where a mask of the dimensions from `first` on holds, whose number torch knows: the gradient of values that were put there."""
     if is_symbolic([*mask.shape, c.shape[first]]):
-        raise ImportModelError("indices by a mask, whose number values decide")
+        raise ImportModelError("indices by a mask, whose number values decide", hint=KEEP_THE_SHAPE)
     size, end = math.prod(mask.shape), first + mask.ndim
     there = truth(c, c.reshape(mask, (size,)))
     places = c.op("maximum", places_where(c, there, int(c.shape[first])), c.const(0, "int64"))

@@ -16,6 +16,7 @@ from tec.graph.builders import Builder, control
 from tec.graph.builders import linear_algebra as la
 
 from .importer import AtenCall, aten_op
+from .remedies import LEFT_TO_TORCH
 
 
 def checked(c: AtenCall, value: Value, info: Value, place: int, says: str) -> Value:
@@ -59,7 +60,10 @@ def lu_factor(c: AtenCall, a: Value, pivot: bool = True, check_errors: bool = Fa
 
 def factors(c: AtenCall, a: Value, pivot: bool = True) -> la.LU:
     if not pivot or a.shape[-1] != a.shape[-2]:
-        raise ImportModelError(f"LU factors of {a.type} {'' if pivot else 'without pivots'}".rstrip())
+        raise ImportModelError(
+            f"LU factors of {a.type} {'' if pivot else 'without pivots'}".rstrip(),
+            hint=f"square matrices of known size, with pivot=True; {LEFT_TO_TORCH}",
+        )
     return la.lu(c, a)
 
 
@@ -155,7 +159,7 @@ _MOST_SQUARINGS = 64  # a matrix of a larger norm than 2^64 has no exponential t
 def matrix_exp(c: AtenCall, a: Value) -> Value:
     """The series of a / 2^s, squared s times (N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005)."""
     if a.dtype not in _TERMS:
-        raise ImportModelError(f"matrix_exp of {a.dtype}")
+        raise ImportModelError(f"matrix_exp of {a.dtype}", hint="x.float() or x.double() before")
     columns = c.op("reduce_sum", c.op("abs", a), axes=(a.ndim - 2,), keepdims=True)
     norm = c.op("reduce_max", columns, axes=(a.ndim - 1,), keepdims=True)
     halvings = c.op("ceil", c.op("log2", c.op("maximum", norm, c.like(1, norm))))

@@ -13,6 +13,7 @@ from tec.graph import Value
 from tec.ops.dims import is_symbolic
 
 from .importer import AtenCall, aten_op
+from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH
 
 _MOST_STORED = 1 << 16  # elements of a constant that is one number: more are broadcast where they are read
 
@@ -83,7 +84,10 @@ def iota(c: AtenCall, length: Any, start: Any, step: Any, **more: Any) -> Value:
 @aten_op("linspace")
 def linspace(c: AtenCall, start: Any, end: Any, steps: Any) -> Value:
     if any(isinstance(x, Value) for x in (start, end)) or is_symbolic([start, end, c.shape]):
-        raise ImportModelError("linspace between values that are not known")
+        raise ImportModelError(
+            "linspace between values that are not known",
+            hint=f"start + (end - start) * torch.linspace(0, 1, steps); {LEFT_TO_TORCH}",
+        )
     return c.const(np.linspace(start, end, c.shape[0]), c.dtype)
 
 
@@ -108,6 +112,6 @@ def triangle(c: AtenCall, x: Value, k: int = 0, **more: Any) -> Value:
 @aten_op("tril_indices", "triu_indices")
 def triangle_indices(c: AtenCall, rows: int, cols: int, offset: int = 0) -> Value:
     if is_symbolic([rows, cols]):
-        raise ImportModelError("indices of a triangle of open size")
+        raise ImportModelError("indices of a triangle of open size", hint=FIX_THE_SIZE)
     f = np.tril_indices if c.name_of_op == "tril_indices" else np.triu_indices
     return c.const(np.stack(f(rows, offset, cols)), c.dtype)

@@ -12,6 +12,7 @@ from tec.graph import Value
 from tec.ops.dims import Dim
 
 from .importer import AtenCall, aten_op
+from .remedies import OTHER_TYPE
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 prims = torch.ops.prims
@@ -41,7 +42,7 @@ def unary(c: AtenCall, x: Value, decimals: int = 0) -> Value:
     if c.dtype == "bool":
         if name in ("abs", "sign", "square", "relu"):
             return x
-        raise ImportModelError(f"{c.name_of_op} of bool")
+        raise ImportModelError(f"{c.name_of_op} of bool", hint=OTHER_TYPE)
     if c.dtype == "uint8" and name == "abs":
         return x
     return c.op(name, x)
@@ -108,7 +109,7 @@ def add(c: AtenCall, a: Any, b: Any, alpha: Any = 1) -> Value:
         a, b, name = b, a, "sub"
     if c.dtype == "bool":
         if name == "sub":
-            raise ImportModelError("sub of bool")
+            raise ImportModelError("sub of bool", hint="a ^ b or torch.logical_xor(a, b)")
         return c.op("logical_or", a, b) if alpha else c.broadcast(a, c.shape)
     return c.op("add" if name == "add" else "subtract", a, scaled(c, b, alpha))
 
@@ -129,7 +130,7 @@ def div(c: AtenCall, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
         y = c.op("divide", a, b)
         return c.op("trunc", y) if mode == "trunc" else y
     if mode is None:
-        raise ImportModelError(f"a quotient of {c.dtype}")
+        raise ImportModelError(f"a quotient of {c.dtype}", hint=OTHER_TYPE)
     if mode == "floor":
         rest = c.op("floor_mod", a, b)
         return c.op("divide", c.op("subtract", a, rest), b)
@@ -252,7 +253,7 @@ def logaddexp(c: AtenCall, a: Value, b: Value) -> Value:
 def copysign(c: AtenCall, a: Any, b: Any) -> Value:
     a, b = c.value(a, c.dtype), c.value(b, c.dtype)
     if c.dtype not in ("float32", "float64"):
-        raise ImportModelError(f"copysign of {c.dtype}")
+        raise ImportModelError(f"copysign of {c.dtype}", hint="x.float() or x.double() before")
     bits = "int32" if c.dtype == "float32" else "int64"
     negative = c.op("less", c.op("bitcast", b, dtype=bits), c.const(0, bits))
     size = c.op("abs", a)

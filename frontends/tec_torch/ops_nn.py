@@ -20,6 +20,7 @@ from tec.ops.dims import Size, is_symbolic, maximum
 
 from .importer import AtenCall, aten_op
 from .ops_math import FLOATS, scaled
+from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH, OTHER_TYPE
 
 
 def each(values: Any, n: int, default: int = 1) -> tuple[Any, ...]:
@@ -37,7 +38,7 @@ def fractional_max_pool(c: AtenCall, x: Value, window: Any, out: Any, samples: V
     n = 2 if "2d" in c.name_of_op else 3
     sizes, k, out = x.shape[-n:], each(window, n), each(out, n)
     if is_symbolic(x.shape):
-        raise ImportModelError("fractional pooling of open sizes")
+        raise ImportModelError("fractional pooling of open sizes", hint=FIX_THE_SIZE)
     planes = math.prod(x.shape[:-n])
     samples = c.reshape(samples, (planes, n))
     place: Value | None = None
@@ -84,7 +85,8 @@ def one_lstm_layer(
     """One direction of one layer of an nn.LSTM, as torch traces it on CPUs: x (steps, batch, features), states (1, batch, hidden), gates i, f, g, o."""
     if mode != _LSTM_MODE or layers != 1 or bidirectional or batch_first or list(lengths):
         raise ImportModelError(
-            f"mkldnn_rnn_layer with mode {mode}, {layers} layers, batch_first {batch_first}, lengths {lengths}"
+            f"mkldnn_rnn_layer with mode {mode}, {layers} layers, batch_first {batch_first}, lengths {lengths}",
+            hint=LEFT_TO_TORCH,
         )
 
     def gates(v: Value) -> Value:
@@ -208,13 +210,13 @@ def max_pool(
     y = with_batch(c, x, n)
     attrs = windows(c, y, kernel, stride, padding, dilation, c.shape[-n:])
     if c.dtype == "bool":
-        raise ImportModelError("max_pool of bool")
+        raise ImportModelError("max_pool of bool", hint=OTHER_TYPE)
     if len(c.types) < 2 or not c.is_read(1):
         return (c.reshape(c.op("max_pool", y, **attrs), c.shape), None)
     out, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
     plane = math.prod(y.shape[2:])
     if is_symbolic(plane):
-        raise ImportModelError("indices of a pooling of open sizes")
+        raise ImportModelError("indices of a pooling of open sizes", hint=FIX_THE_SIZE)
     index = c.op("floor_mod", index, c.const(np.int64(max(plane, 1))))
     return c.reshape(out, c.shape), c.reshape(index, c.shape)
 
@@ -226,7 +228,7 @@ def avg_pool(
 ) -> Value:  # fmt: skip
     n = spatial(c.name_of_op)
     if x.dtype not in FLOATS:
-        raise ImportModelError(f"means of {x.dtype}")
+        raise ImportModelError(f"means of {x.dtype}", hint="x.float() before")
     y = with_batch(c, x, n)
     attrs = windows(c, y, kernel, stride, padding, 1, c.shape[-n:])
     counted = {"counted_after": attrs["before"]} if count_include_pad else {}
@@ -254,7 +256,7 @@ def adaptive_maxima(c: AtenCall, x: Value, n: int) -> tuple[Value, Value]:
     """The largest of each cell, and its place in the plane: of equals the first, so the last axis goes first."""
     y, out, space = with_batch(c, x, n), c.shape[-n:], x.shape[-n:]
     if is_symbolic([*space, *out]):
-        raise ImportModelError("indices of a pooling of open sizes")
+        raise ImportModelError("indices of a pooling of open sizes", hint=FIX_THE_SIZE)
     if all(m % o == 0 for m, o in zip(space, out)):
         attrs = windows(c, y, [m // o for m, o in zip(space, out)], None, 0, 1, out)
         found, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
@@ -295,7 +297,7 @@ def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attr
         kernel = [1 if m == o else m // o for m, o in zip(space, out)]
         return c.reshape(c.op(window, y, **windows(c, y, kernel, None, 0, 1, out), **attrs), c.shape)
     if is_symbolic([*space, *out]):
-        raise ImportModelError("an adaptive pooling of open sizes to more than one place")
+        raise ImportModelError("an adaptive pooling of open sizes to more than one place", hint=FIX_THE_SIZE)
     for d, (m, o) in enumerate(zip(space, out)):
         axis = y.ndim - n + d
         parts = [c.op(whole, c.slice(y, axis, a, b - a), axes=(axis,), keepdims=True) for a, b in cells_of(m, o)]
@@ -438,7 +440,7 @@ def log_softmax(c: AtenCall, x: Value, dim: int, *more: Any) -> Value:
 def times(c: AtenCall, a: Value, b: Value) -> Value:
     """The product of matrices, one of which may be read as its transpose was stored."""
     if a.dtype == "bool":
-        raise ImportModelError("a product of bool")
+        raise ImportModelError("a product of bool", hint="x.float() @ y.float() != 0")
     return product(c, a, b)
 
 
@@ -462,7 +464,7 @@ def linear(c: AtenCall, x: Value, w: Value, bias: Value | None = None) -> Value:
 def addmm(c: AtenCall, bias: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     name = c.name_of_op
     if c.dtype == "bool":
-        raise ImportModelError(f"{name} of bool")
+        raise ImportModelError(f"{name} of bool", hint=OTHER_TYPE)
     if name == "addr":
         y = c.op("multiply", c.reshape(a, (a.shape[0], 1)), b)
     else:

@@ -14,6 +14,7 @@ from tec.ops.dims import Size, is_symbolic
 
 from .importer import AtenCall, aten_op
 from .ops_math import FLOATS, truth
+from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH
 
 
 def axes_of(x: Value, dim: Any) -> tuple[int, ...]:
@@ -161,7 +162,7 @@ def cumulate(c: AtenCall, x: Value, dim: int) -> Value:
 @aten_op("topk")
 def topk(c: AtenCall, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if is_symbolic(k):
-        raise ImportModelError("topk of an open number")
+        raise ImportModelError("topk of an open number", hint=FIX_THE_SIZE)
     return best(c, x, k, dim, largest)
 
 
@@ -169,7 +170,7 @@ def topk(c: AtenCall, x: Value, k: int, dim: int = -1, largest: bool = True, sor
 def kthvalue(c: AtenCall, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The last of the k smallest."""
     if is_symbolic(k):
-        raise ImportModelError("kthvalue of an open number")
+        raise ImportModelError("kthvalue of an open number", hint=FIX_THE_SIZE)
     if x.ndim == 0:
         return x, filled_index(c)
     axis = axis_of(dim, x.ndim)
@@ -181,7 +182,7 @@ def kthvalue(c: AtenCall, x: Value, k: int, dim: int = -1, keepdim: bool = False
 def sort(c: AtenCall, x: Value, dim: int = -1, descending: bool = False) -> Any:
     """topk of all, of equals the first first."""
     if x.ndim and is_symbolic(x.shape[dim]):
-        raise ImportModelError("sort of an open size")
+        raise ImportModelError("sort of an open size", hint=FIX_THE_SIZE)
     return best(c, x, x.shape[dim] if x.ndim else 1, dim, bool(descending))
 
 
@@ -286,7 +287,7 @@ def log_running_sum(c: AtenCall, x: Value, dim: int) -> Value:
 
 def known_length(c: AtenCall, x: Value, axis: int) -> int:
     if is_symbolic(x.shape[axis]):
-        raise ImportModelError(f"{c.name_of_op} of an open size")
+        raise ImportModelError(f"{c.name_of_op} of an open size", hint=FIX_THE_SIZE)
     return int(x.shape[axis])
 
 
@@ -334,7 +335,9 @@ def histc(c: AtenCall, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) ->
 @aten_op("bincount")
 def bincount(c: AtenCall, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
     if is_symbolic(c.shape):
-        raise ImportModelError("bincount, whose size values decide")
+        raise ImportModelError(
+            "bincount, whose size values decide", hint=f"F.one_hot(x, classes).sum(0) has a known size; {LEFT_TO_TORCH}"
+        )
     return counted(c, x, None, int(c.shape[0]), c.dtype, weights)
 
 

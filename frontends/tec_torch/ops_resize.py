@@ -14,6 +14,7 @@ from tec.graph.builders.resize import Resize, resize_axis
 from tec.ops.dims import Size, is_symbolic
 
 from .importer import AtenCall, aten_op
+from .remedies import FIX_THE_SIZE
 
 
 @aten_op(
@@ -68,7 +69,7 @@ def upsample(c: AtenCall, x: Value, size: Any, align: bool, *scales: Any) -> Val
     name = c.name_of_op
     mode, antialias = "cubic" if "cubic" in name else "linear", name.endswith("_aa")
     if antialias and align:
-        raise ImportModelError("antialias with aligned corners")
+        raise ImportModelError("antialias with aligned corners", hint="align_corners=False, or antialias=False")
     transform = "align_corners" if align else "half_pixel"
     a = -0.5 if antialias else -0.75  # of the cubic kernel: Pillow's with antialiasing
     acc = "float64" if x.dtype == "float64" else "float32"
@@ -78,7 +79,7 @@ def upsample(c: AtenCall, x: Value, size: Any, align: bool, *scales: Any) -> Val
             continue
         if is_symbolic([n, out]):
             if antialias:
-                raise ImportModelError("antialias of an open size")
+                raise ImportModelError("antialias of an open size", hint=FIX_THE_SIZE)
             x = resize_axis(c, x, axis, out, Resize(mode, transform, "floor", a), factor)
             continue
         scale = factor or out / n

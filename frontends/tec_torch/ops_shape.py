@@ -14,6 +14,7 @@ from tec.graph.builders.slices import slice_range
 from tec.ops.dims import Size, as_size, is_symbolic
 
 from .importer import AtenCall, aten_op
+from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH
 
 
 @aten_op(
@@ -274,7 +275,7 @@ def _diagonals(c: AtenCall, x: Value, offset: int, dim1: int, dim2: int) -> tupl
     y = c.transpose(x, order)
     rows, cols = y.shape[-2:]
     if is_symbolic([rows, cols]):
-        raise ImportModelError("the diagonal of open sizes")
+        raise ImportModelError("the diagonal of open sizes", hint=FIX_THE_SIZE)
     return c.reshape(y, (*y.shape[:-2], rows * cols)), offset if offset >= 0 else -offset * cols, order
 
 
@@ -286,7 +287,7 @@ def unfold(c: AtenCall, x: Value, dim: int, size: int, step: int) -> Value:
     axis = axis_of(dim, x.ndim)
     count = c.shape[axis]
     if is_symbolic(count):
-        raise ImportModelError("windows of an open size")
+        raise ImportModelError("windows of an open size", hint=FIX_THE_SIZE)
     index = c.const(np.arange(count)[:, None] * step + np.arange(size)[None], "int64")
     y = c.op("gather", x, index, axis=axis)
     perm = [k for k in range(y.ndim) if k != axis + 1]
@@ -329,7 +330,9 @@ def as_strided_scatter(
     """A tensor that lies in a row, with other elements at some places."""
     place = _places(c, x, size, stride, offset).reshape(-1)
     if len(np.unique(place)) < place.size:
-        raise ImportModelError("as_strided_scatter to places that are one")
+        raise ImportModelError(
+            "as_strided_scatter to places that are one", hint="strides that give each element a place of its own"
+        )
     if not place.size:
         return x
     flat, given = c.reshape(x, (x.type.size,)), c.reshape(part, (place.size,))
@@ -341,10 +344,15 @@ def _places(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Size],
     """Where elements of such a view lie."""
     val = c.node.args[0].meta["val"]  # type: ignore[union-attr]
     if is_symbolic([*size, *stride, *x.shape]) or not val.is_contiguous() or val.storage_offset():
-        raise ImportModelError("as_strided of what is no contiguous tensor of known size")
+        raise ImportModelError(
+            "as_strided of what is no contiguous tensor of known size",
+            hint=f"x.contiguous() of numbers for sizes, or views (unfold, transpose, expand) in its place; {LEFT_TO_TORCH}",
+        )
     place = np.full(tuple(size), int(offset or 0))
     for k, (n, s) in enumerate(zip(size, stride)):
         place = place + (np.arange(n) * s).reshape([-1 if d == k else 1 for d in range(len(size))])
     if place.size and place.max() >= x.type.size:
-        raise ImportModelError("as_strided beyond its input")
+        raise ImportModelError(
+            "as_strided beyond its input", hint="sizes and strides whose last element lies in the input"
+        )
     return place

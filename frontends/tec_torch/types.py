@@ -13,6 +13,8 @@ from tec import ImportModelError
 from tec.ops.dims import Dim, Size, maximum, minimum
 from tec.te.numpy_dtype import np_dtype
 
+from .remedies import FIX_THE_SIZE
+
 DTYPES = {
     torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2", torch.float8_e4m3fnuz: "float8_e4m3fnuz", torch.float8_e5m2fnuz: "float8_e5m2fnuz",
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.int64: "int64",
@@ -28,7 +30,10 @@ def dtype_of(dtype: torch.dtype) -> str:
     """The tec dtype. ImportModelError where there is none."""
     found = DTYPES.get(dtype)
     if found is None:
-        raise ImportModelError(f"values of {dtype}")
+        raise ImportModelError(
+            f"values of {dtype}",
+            hint="x.to() another type: float32, float16, bfloat16, float64, integers, bool or complex64",
+        )
     return found
 
 
@@ -38,7 +43,7 @@ def array_of(tensor: torch.Tensor) -> Any:
     if t.is_conj() or t.is_neg():
         t = t.resolve_conj().resolve_neg()
     if t.layout is not torch.strided:
-        raise ImportModelError(f"a tensor of layout {t.layout}")
+        raise ImportModelError(f"a tensor of layout {t.layout}", hint="x.to_dense()")
     t = t.cpu().contiguous()
     if t.dtype in _OWN_BITS:  # NumPy has them of ml_dtypes alone
         return t.view(torch.int16 if t.itemsize == 2 else torch.uint8).numpy().view(np_dtype(DTYPES[t.dtype]))
@@ -85,7 +90,7 @@ def expression_of(e: Any, names: Mapping[str, str]) -> Size:
         for a in args[1:]:
             least = minimum(least, a)
         return least
-    raise ImportModelError(f"the size {e}")
+    raise ImportModelError(f"the size {e}", hint=FIX_THE_SIZE)
 
 
 def shape_of(value: torch.Tensor, names: Mapping[str, str] | None = None) -> tuple[Size, ...]:
@@ -95,5 +100,5 @@ def shape_of(value: torch.Tensor, names: Mapping[str, str] | None = None) -> tup
 def scalar(x: Any, dtype: str) -> Any:
     """A Python number as an element of a type, cut to what it holds as torch does."""
     if dtype.startswith(("int", "uint")) and isinstance(x, float) and not math.isfinite(x):
-        raise ImportModelError(f"{x} as {dtype}")
+        raise ImportModelError(f"{x} as {dtype}", hint="a finite number, or a floating type for the tensor")
     return np.asarray(x).astype(np_dtype(dtype))

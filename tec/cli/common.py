@@ -64,13 +64,6 @@ def compile_options(f: Any) -> Any:
     return f
 
 
-def open_option(f: Any) -> Any:
-    """--open NAME."""
-    return click.option(
-        "--open", "keep", multiple=True, metavar="NAME", help="A named dimension whose size stays open: one package for any."
-    )(f)  # fmt: skip
-
-
 def _precision(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
     return precision_text(ctx, param, given, _DTYPES)
 
@@ -249,9 +242,7 @@ def open_network(
             )
         if target is not None and target_of(target, None) != net.module.target:
             raise Refused(f"{path} was compiled for {net.module.target}, not for {target}")
-        if keep is not None and not dims:
-            return net
-        return settle(net, dims, read_arrays(files, [i["name"] for i in net.inputs]))
+        return settle(net, dims, read_arrays(files, [i["name"] for i in net.inputs])) if keep is None or dims else net
     wanted = target_of(target, device)
     options: dict[str, Any] = {} if dtype in (None, "float32") else {"dtype": dtype}
     shapes, frozen = _inputs_of(path, dims, freeze, files, keep or ())

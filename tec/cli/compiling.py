@@ -13,6 +13,7 @@ from ..runtime.modules.package import LIBRARIES, is_native
 from ..runtime.outputs import is_stream
 from . import common
 from .errors import Refused
+from .shapes import open_option
 
 
 def _save(net: Any, out: Path) -> None:
@@ -64,7 +65,7 @@ Examples:
     help="Write graph, loop IR, LLVM, assembly and code there.",
 )
 @common.compile_options
-@common.open_option
+@open_option
 @common.json_option
 def command(
     model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,

@@ -9,6 +9,7 @@ import click
 from ..runtime.outputs import is_stream
 from . import common
 from .errors import Refused
+from .shapes import open_option
 
 
 @click.command(
@@ -28,7 +29,7 @@ that the model was compiled with: give an .onnx file the options that tec compil
 )
 @click.option("--name", help="The library's name in C; MODEL's name by default.")
 @common.compile_options
-@common.open_option
+@open_option
 def command(
     model: Path, output: Path, name: str | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...],
     dtype: str | None, no_cache: bool, keep: tuple[str, ...],

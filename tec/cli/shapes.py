@@ -25,6 +25,13 @@ Dim = int | str | None
 Known = Mapping[str, tuple[str, list[Dim]] | None]
 
 
+def open_option(f: Any) -> Any:
+    """--open NAME."""
+    return click.option(
+        "--open", "keep", multiple=True, metavar="NAME", help="A named dimension whose size stays open: one package for any."
+    )(f)  # fmt: skip
+
+
 def join_dims(args: Sequence[str]) -> list[str]:
     """`--input-dim x 1 3 8` and `--input-dim x batch 3 8` as `--input-dim=x=1,3,8` and `--input-dim=x=batch,3,8`; other words stay as they are.
 

@@ -400,7 +400,10 @@ def absolute(a: Any) -> E.Expr:
 def call(op: str, *args: Any, dtype: str | None = None, **attrs: Any) -> E.Expr:
     """A Call of a known operation; the result has the dtype of its row in the table unless `dtype` says otherwise."""
     if op not in INTRINS:
-        raise ExprError(f"unknown operation {op!r}")
+        raise ExprError(
+            f"unknown operation {op!r}",
+            hint="an operation of the table tec.ir.intrin.INTRINS; intrin.register adds one",
+        )
     converted = tuple(convert(a) for a in args)
     return E.Call(op, converted, dtype or result_dtype(op, converted), attrs or None)
 
@@ -427,13 +430,19 @@ def buffer_load(buffer: Any, indices: Any, dtype: str | None = None) -> E.Expr:
     """A load; a vector `dtype` takes that many neighbours along the last axis."""
     idx = _as_indices(indices)
     if len(idx) != len(buffer.shape):
-        raise ExprError(f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}")
+        raise ExprError(
+            f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}",
+            hint="one index for each dimension; the last may be a ramp",
+        )
     elements = _elements(buffer, dtype) if dtype else 1
     if elements > 1:
         idx = (*idx[:-1], E.Ramp(idx[-1], const(1, idx[-1].dtype), elements))
     load = E.BufferLoad(buffer, idx)
     if dtype and load.dtype != dtype:
-        raise ExprError(f"buffer {buffer.name} holds {buffer.dtype}, loaded as {dtype}")
+        raise ExprError(
+            f"buffer {buffer.name} holds {buffer.dtype}, loaded as {dtype}",
+            hint="load it as it is held and convert: .astype(dtype)",
+        )
     return load
 
 
@@ -441,7 +450,10 @@ def _elements(buffer: Any, dtype: str) -> int:
     """How many elements of the buffer (which may be vectors themselves) a value of `dtype` is."""
     lanes, own = dtype_info(dtype).lanes, dtype_info(buffer.dtype).lanes
     if lanes % own:
-        raise ExprError(f"buffer {buffer.name} holds {buffer.dtype}: a value of {dtype} is no whole number of elements")
+        raise ExprError(
+            f"buffer {buffer.name} holds {buffer.dtype}: a value of {dtype} is no whole number of elements",
+            hint="a vector whose lanes are a multiple of the buffer's",
+        )
     return lanes // own
 
 
@@ -451,7 +463,10 @@ def buffer_store(buffer: Any, indices: Any, value: Any) -> Any:
 
     idx = _as_indices(indices)
     if len(idx) != len(buffer.shape):
-        raise ExprError(f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}")
+        raise ExprError(
+            f"buffer {buffer.name} has {len(buffer.shape)} dimensions, indexed with {len(idx)}",
+            hint="one index for each dimension; the last may be a ramp",
+        )
     val = convert(value, buffer.dtype)
     own, vector = dtype_info(buffer.dtype).lanes, isinstance(idx[-1], E.Ramp) if idx else False
     if dtype_info(val.dtype).lanes == 1 and own > 1:

@@ -58,7 +58,10 @@ def const(value: Any, dtype: Any = None) -> E.Expr:
         elif isinstance(value, float):
             dtype = "float32"
         else:
-            raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
+            raise ExprError(
+                f"cannot make a constant of {value!r} ({type(value).__name__})",
+                hint="a bool, int, float or NumPy number",
+            )
     info = named_dtype(dtype) if isinstance(dtype, str) else dtype_info(normalize_dtype(dtype))
     if info.lanes > 1:
         return E.Broadcast(const(value, info.element), info.lanes)
@@ -80,7 +83,9 @@ def const(value: Any, dtype: Any = None) -> E.Expr:
                 hint=f"a number takes the type of what it meets: convert that first, to {wider}",
             )
         return E.IntImm(number, info.name)
-    raise ExprError(f"no constants of type {info.name}")
+    raise ExprError(
+        f"no constants of type {info.name}", hint="integers, floats and bool have constants; cast one to the type"
+    )
 
 
 def literal(value: Any, dtype: Any = None) -> E.Expr:
@@ -141,7 +146,10 @@ def promote(a: str, b: str) -> str:
     x, y = dtype_info(a), dtype_info(b)
     lanes = max(x.lanes, y.lanes)
     if x.lanes != y.lanes and min(x.lanes, y.lanes) != 1:
-        raise ExprError(f"vectors of {x.lanes} and {y.lanes} lanes do not combine")
+        raise ExprError(
+            f"vectors of {x.lanes} and {y.lanes} lanes do not combine",
+            hint="vectors of as many lanes, or a number, which is repeated in each lane",
+        )
     return with_lanes(_promote_elements(x.element, y.element), lanes)
 
 
@@ -150,7 +158,10 @@ def _promote_elements(a: str, b: str) -> str:
         return a
     x, y = dtype_info(a), dtype_info(b)
     if "handle" in (a, b):
-        raise ExprError(f"a pointer does not combine with {b if a == 'handle' else a}")
+        raise ExprError(
+            f"a pointer does not combine with {b if a == 'handle' else a}",
+            hint="load what is there, and compute with that",
+        )
     if x.is_float and y.is_float:
         if x.bits != y.bits:
             return a if x.bits > y.bits else b
@@ -186,7 +197,7 @@ def cast(dtype: Any, value: Any) -> E.Expr:
     if src.lanes == 1 and dst.lanes > 1:
         return E.Broadcast(cast(dst.element, e), dst.lanes)
     if src.lanes != dst.lanes:
-        raise ExprError(f"cannot cast {e.dtype} to {dtype}: lanes differ")
+        raise ExprError(f"cannot cast {e.dtype} to {dtype}: lanes differ", hint="a type of as many lanes")
     if isinstance(e, E.Broadcast):
         return E.Broadcast(cast(dst.element, e.value), dst.lanes)
     if isinstance(e, E.IntImm):

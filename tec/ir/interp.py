@@ -59,7 +59,11 @@ def run(
     for p in func.params:
         if isinstance(p, E.Var):
             if p.name not in named:
-                raise ArgumentError(f"no value for the parameter {p.name}", locate=False)
+                raise ArgumentError(
+                    f"no value for the parameter {p.name}",
+                    locate=False,
+                    hint="scalars={name: value}, or among the arguments in order",
+                )
             env[id(p)] = _scalar(named[p.name], p.dtype)
     for v in func.implicit_vars():
         if v.name in named:
@@ -67,7 +71,11 @@ def run(
     buffers = [p for p in func.params if isinstance(p, Buffer)]
     for p in buffers:
         if p.name not in named:
-            raise ArgumentError(f"no array for the parameter {p.name}", locate=False)
+            raise ArgumentError(
+                f"no array for the parameter {p.name}",
+                locate=False,
+                hint="arrays={name: array}, or among the arguments in order",
+            )
         named[p.name] = _flattened(p, np.asarray(named[p.name]))
         _bind_shape(m, p, named[p.name])
     for v in func.implicit_vars():
@@ -97,10 +105,18 @@ def _by_name(func: Func, arrays: Any, scalars: Any) -> dict[str, Any]:
         items = list(arrays)
         wanted = list(func.params) if len(items) == len(func.params) else [p for p in func.params if isinstance(p, Buffer)]  # fmt: skip
         if len(items) != len(wanted):
-            raise ArgumentError(f"{func.name} takes {len(wanted)} arrays, got {len(items)}", locate=False)
+            raise ArgumentError(
+                f"{func.name} takes {len(wanted)} arrays, got {len(items)}",
+                locate=False,
+                hint="one array for each buffer of the function, in order, or a dict by name",
+            )
         names = [p.name for p in wanted]
         if len(set(names)) != len(names):
-            raise ArgumentError(f"two parameters of {func.name} share a name", locate=False)
+            raise ArgumentError(
+                f"two parameters of {func.name} share a name",
+                locate=False,
+                hint="give the parameters names of their own where the function is made",
+            )
         named.update(zip(names, items))
     if isinstance(scalars, Mapping):
         named.update(scalars)
@@ -124,7 +140,11 @@ def _bind_shape(m: StatementMachine, p: Buffer, array: Array) -> None:
     ndim = len(p.shape) + (lanes > 1)
     if array.ndim != ndim or (lanes > 1 and array.shape[-1] != lanes):
         of = f" (the last of the {lanes} lanes)" if lanes > 1 else ""
-        raise ArgumentError(f"{p.name} has {ndim} dimensions{of}, the array {array.ndim}", locate=False)
+        raise ArgumentError(
+            f"{p.name} has {ndim} dimensions{of}, the array {array.ndim}",
+            locate=False,
+            hint="an array of the parameter's shape; a flat one also fits a flat buffer",
+        )
     env = m.lanes.env
     for d, n in zip(p.shape, array.shape):
         if isinstance(d, E.Var) and id(d) not in env:
@@ -139,7 +159,11 @@ def _check_shape(m: StatementMachine, p: Buffer, array: Array) -> None:
     for k, (d, n) in enumerate(zip(p.shape, array.shape)):
         want = m.uniform(d, f"the shape of {p.name}")
         if want != n:
-            raise ArgumentError(f"{p.name}: dimension {k} is {n}, expected {d} = {want}", locate=False)
+            raise ArgumentError(
+                f"{p.name}: dimension {k} is {n}, expected {d} = {want}",
+                locate=False,
+                hint="arrays whose sizes agree with the parameters and with each other",
+            )
 
 
 def _take(m: StatementMachine, p: Buffer, array: Array) -> tuple[Buffer, Array, Array]:

@@ -174,7 +174,10 @@ def reinterpret(x: Array, src: str, dst: str) -> Array:
     s, d = dtype_info(src), dtype_info(dst)
     if s.bits * s.lanes != d.bits * d.lanes or min(s.bits, d.bits) < 8:
         if s.bits != d.bits:
-            raise ExprError(f"cannot reinterpret {src} as {dst}: {s.bits * s.lanes} and {d.bits * d.lanes} bits")
+            raise ExprError(
+                f"cannot reinterpret {src} as {dst}: {s.bits * s.lanes} and {d.bits * d.lanes} bits",
+                hint="a type of as many bits, or a conversion of values: cast",
+            )
     bits = to_bits(x.reshape(len(x), -1), src)
     if s.bits != d.bits:
         bits = np.ascontiguousarray(bits).view(np.uint8).reshape(len(x), -1).view(f"uint{d.bits}")
@@ -341,7 +344,7 @@ def apply(op: str, args: list[Array], dtype: str, in_dtype: str) -> Array:
     f = _MATH.get(op)
     if f is not None:
         if args[0].dtype.kind != "f":
-            raise ExprError(f"{op} of {in_dtype}")
+            raise ExprError(f"{op} of {in_dtype}", hint="convert the operand to a float first")
         return fix(f(*[a.astype(np.float64) for a in args]), dtype)
     f = _BITWISE.get(op)
     if f is not None:
@@ -370,7 +373,7 @@ def apply(op: str, args: list[Array], dtype: str, in_dtype: str) -> Array:
             return args[0]
         case "mulhi":
             return np.array([v & ((1 << bits) - 1) for v in _mulhi(args[0], args[1], bits).ravel()], np.uint64).astype(held(dtype)).reshape(args[0].shape)  # fmt: skip
-    raise ExprError(f"unknown operation {op!r}")
+    raise ExprError(f"unknown operation {op!r}", hint="interp_calls.register_meaning gives an operation its meaning")
 
 
 # C and LLVM names of functions that the interpreter knows.

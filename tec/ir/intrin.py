@@ -74,7 +74,9 @@ INTRINS: dict[str, Intrin] = {}
 def register(intrin: Intrin) -> None:
     """Add an operation to the table. Its meaning: `interp_calls.register_meaning`; its lowering: `codegen.emit.calls.register_call`."""
     if intrin.name in INTRINS:
-        raise ExprError(f"there is an operation {intrin.name!r} already")
+        raise ExprError(
+            f"there is an operation {intrin.name!r} already", hint="another name; the table is tec.ir.intrin.INTRINS"
+        )
     INTRINS[intrin.name] = intrin
 
 

@@ -62,7 +62,7 @@ def read(reader: type[Reader], text: str, hint: str) -> Any:
     try:
         data = json.loads(text)
     except ValueError as e:
-        raise ExprError(f"load_json: the text is no JSON: {e}") from None
+        raise ExprError(f"load_json: the text is no JSON: {e}", hint="the text that save_json gave, whole") from None
     if not isinstance(data, dict) or data.get(reader.key) != VERSION:
         raise ExprError(f"load_json: the text is no {reader.what} of this version", hint=hint)
     try:
@@ -70,7 +70,9 @@ def read(reader: type[Reader], text: str, hint: str) -> Any:
     except ExprError:
         raise
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as e:
-        raise ExprError(f"load_json: the text is damaged: {type(e).__name__}: {e}") from None
+        raise ExprError(
+            f"load_json: the text is damaged: {type(e).__name__}: {e}", hint="the text that save_json gave, unchanged"
+        ) from None
 
 
 class Writer:
@@ -120,7 +122,10 @@ class Writer:
             return {"is": f"note {v.word}", "values": self.value(v.values)}
         if _KINDS.get(type(v).__name__) is type(v):
             return {"is": type(v).__name__, **{n: self.value(getattr(v, n)) for n in _fields(type(v))}}
-        raise ExprError(f"save_json: {v!r} ({type(v).__name__}) is no part of {self.what}")
+        raise ExprError(
+            f"save_json: {v!r} ({type(v).__name__}) is no part of {self.what}",
+            hint=f"save_json takes {self.what} alone",
+        )
 
 
 class Reader:

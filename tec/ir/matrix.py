@@ -160,7 +160,10 @@ class MatrixInstr:
         """The Call that computes c + a*b from the lanes' vectors."""
         for role, e in (("a", a), ("b", b), ("acc", c)):
             if e.dtype != self.dtype(role):
-                raise CodegenError(f"operand {role} of a matrix product is {e.dtype}, want {self.dtype(role)}")
+                raise CodegenError(
+                    f"operand {role} of a matrix product is {e.dtype}, want {self.dtype(role)}",
+                    hint="cast the operand, or choose an instruction for its type",
+                )
         # What A^T is to the unit as its second operand, A is as its first: only the order changes.
         return E.Call("mma", (b, a, c) if self.swap else (a, b, c), c.dtype, self.attrs())
 
@@ -307,7 +310,9 @@ def instr_from_text(text: str) -> MatrixInstr:
             raise ValueError(text)
         return MatrixInstr(unit, in_dtype, acc_dtype, m, n, k, blocks, int(wave), swap, runs)
     except ValueError:
-        raise CodegenError(f"not a matrix instruction: {text!r}") from None
+        raise CodegenError(
+            f"not a matrix instruction: {text!r}", hint="the text that str() of a MatrixInstr gives"
+        ) from None
 
 
 @lru_cache(maxsize=64)

@@ -45,7 +45,7 @@ def note(word: str) -> Callable[[_N], _N]:
 
     def register(cls: _N) -> _N:
         if word in NOTES:
-            raise ExprError(f"two notes are called {word!r}")
+            raise ExprError(f"two notes are called {word!r}", hint="another word for one of them")
         cls.word = word
         NOTES[word] = cls
         return cls
@@ -67,7 +67,10 @@ def _count(what: str, value: Any, least: int) -> int:
     """`value` as an int of at least `least`. Raises ExprError."""
     number = value.value if isinstance(value, IntImm) else value
     if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise ExprError(f"{what} is an integer of at least {least}, not {value!r}")
+        raise ExprError(
+            f"{what} is an integer of at least {least}, not {value!r}",
+            hint="a constant: nothing that a loop or a parameter decides",
+        )
     return number
 
 
@@ -75,7 +78,7 @@ def _flag(what: str, value: Any) -> bool:
     """`value` as True or False. Raises ExprError."""
     number = value.value if isinstance(value, IntImm) else value
     if number not in (0, 1):
-        raise ExprError(f"{what} is True or False, not {value!r}")
+        raise ExprError(f"{what} is True or False, not {value!r}", hint="leave it out for False")
     return bool(number)
 
 
@@ -148,7 +151,10 @@ class SoftwarePipeline(Note):
         object.__setattr__(self, "uneven", _flag("software_pipeline: uneven", self.uneven))
         object.__setattr__(self, "direct", _flag("software_pipeline: direct", self.direct))
         if self.copies not in COPIES:
-            raise ExprError(f"software_pipeline: copies is {self.copies!r}; it is {' or '.join(COPIES)}")
+            raise ExprError(
+                f"software_pipeline: copies is {self.copies!r}; it is {' or '.join(COPIES)}",
+                hint="leave it out for the default",
+            )
         object.__setattr__(self, "in_flight", _flag("software_pipeline: in_flight", self.in_flight))
 
 
@@ -169,22 +175,26 @@ class SoftwarePipelineOrder(Note):
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, (tuple, list)):
                 raise ExprError(
-                    f"software_pipeline_order: {name} is a tuple of integers, one for each statement, not {given!r}"
+                    f"software_pipeline_order: {name} is a tuple of integers, one for each statement, not {given!r}",
+                    hint="stage=(0, 1) for a body of two statements",
                 )
             made = tuple([_count(f"software_pipeline_order: {name}[{n}]", v, 0) for n, v in enumerate(given)])
             object.__setattr__(self, name, made)
         if not self.stage:
             raise ExprError(
-                "software_pipeline_order: stage is empty, and has one integer for each statement of the loop's body"
+                "software_pipeline_order: stage is empty, and has one integer for each statement of the loop's body",
+                hint="stage=(0, 1) for a body of two statements",
             )
         if max(self.stage) - min(self.stage) >= MOST_STAGES:
             raise ExprError(
-                f"software_pipeline_order: stages {min(self.stage)} to {max(self.stage)}; {MOST_STAGES} are the most"
+                f"software_pipeline_order: stages {min(self.stage)} to {max(self.stage)}; {MOST_STAGES} are the most",
+                hint="fewer stages between the first and the last statement",
             )
         object.__setattr__(self, "order", self.order or tuple(range(len(self.stage))))
         if sorted(self.order) != list(range(len(self.stage))):
             raise ExprError(
-                f"software_pipeline_order: order has each place from 0 to {len(self.stage) - 1} once, not {self.order!r}"
+                f"software_pipeline_order: order has each place from 0 to {len(self.stage) - 1} once, not {self.order!r}",
+                hint="order=(1, 0) starts the second of two statements first",
             )
 
     @property
@@ -273,13 +283,17 @@ class ImportLlvm(Note):
         text = self.text
         if not isinstance(text, str):
             raise ExprError(
-                f"import_llvm takes the text of an LLVM module, or the path of one, not {type(text).__name__}"
+                f"import_llvm takes the text of an LLVM module, or the path of one, not {type(text).__name__}",
+                hint="a str: the text, or a path that ends in .ll",
             )
         if text.endswith(".ll") and "\n" not in text:
             try:
                 object.__setattr__(self, "text", Path(text).read_text())
             except OSError as e:
-                raise ExprError(f"import_llvm of {text}: {e.strerror}") from None
+                raise ExprError(
+                    f"import_llvm of {text}: {e.strerror}",
+                    hint="the path of a file that can be read, or the text itself",
+                ) from None
         elif "define" not in text:
             hint = "the text, or a file .ll (llvm-dis makes one of a .bc)"
             raise ExprError(f"import_llvm of what defines no function: {text[:40]!r}", hint=hint)
@@ -302,9 +316,15 @@ class Fragment(Note):
 
     def __post_init__(self) -> None:
         if self.role not in FRAGMENT_ROLES:
-            raise ExprError(f"a fragment's role is one of {', '.join(FRAGMENT_ROLES)}, not {self.role!r}")
+            raise ExprError(
+                f"a fragment's role is one of {', '.join(FRAGMENT_ROLES)}, not {self.role!r}",
+                hint="te.intrin.matrix makes fragments and their notes",
+            )
         if not isinstance(self.instruction, str):
-            raise ExprError(f"fragment.{self.role} names a matrix instruction, not {self.instruction!r}")
+            raise ExprError(
+                f"fragment.{self.role} names a matrix instruction, not {self.instruction!r}",
+                hint="te.intrin.matrix makes fragments and their notes",
+            )
 
 
 def words() -> list[str]:
@@ -338,5 +358,5 @@ def build(cls: type[Note], values: tuple[Any, ...]) -> Note:
     needed = [f.name for f in fields(cls) if f.default is MISSING]
     if not len(needed) <= len(values) <= len(names):
         takes = f"takes {', '.join(names)}" if names else "takes no value"
-        raise ExprError(f"{cls.word} {takes}, not {values!r}")
+        raise ExprError(f"{cls.word} {takes}, not {values!r}", hint="values in this order, or none")
     return cls(*values)

@@ -55,7 +55,10 @@ class ScaledMatrix:
         """The Call that computes c + a*b from the lanes' bytes; scales are int32, of which the low byte counts."""
         for role, e in (("a", a), ("b", b)):
             if e.dtype != with_lanes("uint8", self.bytes(role)):
-                raise CodegenError(f"operand {role} of a scaled product is {e.dtype}, want {self.bytes(role)} bytes")
+                raise CodegenError(
+                    f"operand {role} of a scaled product is {e.dtype}, want {self.bytes(role)} bytes",
+                    hint="load the operand as one vector of the bytes that a lane holds",
+                )
         attrs = {"a": self.a, "b": self.b, "m": self.m, "n": self.n, "k": self.k}
         return E.Call("mma_scaled", (a, b, c, scale_a, scale_b), c.dtype, attrs)
 

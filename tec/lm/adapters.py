@@ -75,7 +75,8 @@ class Adapter:
             count = heads.get(name.split(".")[-2], 0)
             if not isinstance(count, int) or (count and delta.b.shape[0] % (2 * count)):
                 raise ImportModelError(
-                    f"the adapter {self.path} has {delta.b.shape[0]} rows for {count} heads of {one_line(name)}"
+                    f"the adapter {self.path} has {delta.b.shape[0]} rows for {count} heads of {one_line(name)}",
+                    hint="an adapter of this model: its base_model_name_or_path names the one that it is for",
                 )
             fitted[name] = replace(delta, b=replace(delta.b, rotary_heads=count))
         return Adapter(fitted, self.path, {**self.settings, "permuted": False})
@@ -113,5 +114,8 @@ def low_rank(name: str, a: PackedTensor, b: PackedTensor, scale: float) -> LowRa
             hint="[rank, in] and [out, rank]",
         )
     if not np.isfinite(scale):
-        raise ImportModelError(f"the adapter's scale of {one_line(name)} is {scale}")
+        raise ImportModelError(
+            f"the adapter's scale of {one_line(name)} is {scale}",
+            hint="lora_alpha / r is a finite number: correct adapter_config.json, or fetch the adapter again",
+        )
     return LowRank(a, b, scale)

@@ -32,7 +32,10 @@ def settings_of(
     )  # fmt: skip
     beyond = next((t for t in made.logit_bias if not 0 <= t < vocabulary), None)
     if beyond is not None:
-        raise ArgumentError(f"logit_bias names the token {beyond}, and there are {vocabulary}")
+        raise ArgumentError(
+            f"logit_bias names the token {beyond}, and there are {vocabulary}",
+            hint=f"tokens from 0 to {vocabulary - 1}: lm.encode(text) gives those of a text",
+        )
     return made
 
 

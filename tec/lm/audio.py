@@ -30,7 +30,7 @@ def log_mel(waveform: Any, bins: int, frames: int) -> Any:
             f"sound of shape {x.shape} and type {x.dtype}", hint=f"floats [samples], {RATE} a second, from -1 to 1"
         )
     if not np.isfinite(x).all():
-        raise ArgumentError("the sound has samples that are no numbers")
+        raise ArgumentError("the sound has samples that are no numbers", hint="finite samples, usually from -1 to 1")
     samples = frames * HOP
     whole = np.zeros(samples, np.float64)
     whole[: min(samples, len(x))] = x[:samples]

@@ -36,7 +36,10 @@ def codes_of(format: str, data: Any, rows: int, k: int) -> Codes:
     f = FORMATS[format]
     raw = np.frombuffer(data, np.uint8) if not isinstance(data, np.ndarray) else data.reshape(-1).view(np.uint8)
     if k % f.block or raw.size != rows * (k // f.block) * f.nbytes:
-        raise ImportModelError(f"{raw.size} bytes for {rows} rows of {k} weights in {format}")
+        raise ImportModelError(
+            f"{raw.size} bytes for {rows} rows of {k} weights in {format}",
+            hint="whole blocks: numpy bytes [rows, k / block * bytes of a block] as the file has them",
+        )
     codes, scales, zeros = f.read(raw.reshape(rows, k // f.block, f.nbytes))
     shape = rows, k // f.step
     return codes.reshape(rows, k), scales.reshape(shape), None if zeros is None else zeros.reshape(shape)

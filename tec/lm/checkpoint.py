@@ -130,7 +130,10 @@ class PackedTensor:
     def part(self, index: int) -> PackedTensor:
         """One of the tensors along the first axis, such as one expert. It is a view of the same bytes."""
         if not 0 <= index < self.shape[0] or len(self.shape) < 2:
-            raise ImportModelError(f"part {index} of {self.name}, whose shape is {list(self.shape)}")
+            raise ImportModelError(
+                f"part {index} of {self.name}, whose shape is {list(self.shape)}",
+                hint="parts are those of the first axis of a tensor with two axes or more, counted from 0",
+            )
         size, values = self.data.size // self.shape[0], self.values
         raw = self.data[index * size : (index + 1) * size]
         own = None if values is None else lambda _: values(self)[index]

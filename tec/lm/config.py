@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ImportModelError
 from ..likeness import near
 from .kinds import check
+from .remedies import FETCH_AGAIN
 
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 
@@ -29,7 +30,7 @@ class Config:
         """A positive int."""
         value = self.get(name, default)
         if value is None:
-            raise ImportModelError(f"the configuration of {self.architecture} has no {name}")
+            raise ImportModelError(f"the configuration of {self.architecture} has no {name}", hint=FETCH_AGAIN)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
             raise ImportModelError(
                 f"the configuration of {self.architecture} has {name} = {value!r}", hint="a positive int"
@@ -66,7 +67,8 @@ class Config:
         count = self.size("num_key_value_heads", self.heads)
         if self.heads % count:
             raise ImportModelError(
-                f"{self.heads} heads of queries and {count} of keys in the configuration of {self.architecture}"
+                f"{self.heads} heads of queries and {count} of keys in the configuration of {self.architecture}",
+                hint=FETCH_AGAIN,
             )
         return count
 
@@ -75,7 +77,8 @@ class Config:
         given = self.get("head_dim")
         if given is None and self.hidden % self.heads:
             raise ImportModelError(
-                f"hidden_size {self.hidden} of {self.architecture} is no multiple of its {self.heads} heads"
+                f"hidden_size {self.hidden} of {self.architecture} is no multiple of its {self.heads} heads",
+                hint=FETCH_AGAIN,
             )
         return self.size("head_dim", self.hidden // self.heads)
 
@@ -111,7 +114,9 @@ class Config:
         if given is not None:
             kinds = [str(k) for k in given]
             if len(kinds) < self.layers:
-                raise ImportModelError(f"{len(kinds)} layer_types for {self.layers} layers of {self.architecture}")
+                raise ImportModelError(
+                    f"{len(kinds)} layer_types for {self.layers} layers of {self.architecture}", hint=FETCH_AGAIN
+                )
             return kinds[: self.layers]
         if self.window is None:
             return ["full_attention"] * self.layers

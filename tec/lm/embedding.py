@@ -72,10 +72,16 @@ class Embedder:
         """The last features of tokens, float32 [tokens, hidden]. more: numbers of that shape that are added to the rows of the embedding table. Raises ArgumentError for none, for more than the context has, and for tokens that are none."""
         tokens = [int(t) for t in tokens]
         if not tokens or len(tokens) > self.context:
-            raise ArgumentError(f"a text of {len(tokens)} tokens, and the model reads 1 to {self.context}")
+            raise ArgumentError(
+                f"a text of {len(tokens)} tokens, and the model reads 1 to {self.context}",
+                hint="cut the text, or embed its parts",
+            )
         wrong = next((t for t in tokens if not 0 <= t < self.config.vocabulary), None)
         if wrong is not None:
-            raise ArgumentError(f"token {wrong} is none of the model's {self.config.vocabulary}")
+            raise ArgumentError(
+                f"token {wrong} is none of the model's {self.config.vocabulary}",
+                hint="tokens of this model: encode gives those of a text",
+            )
         with self._lock:
             if self.network.plan.states:
                 self.executor.reset()

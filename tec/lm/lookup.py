@@ -61,7 +61,10 @@ class Lookup:
         for name, table in self.places.items():
             last = max(places) + self.offset
             if last >= table.shape[0]:
-                raise ArgumentError(f"a text of {last + 1} tokens, and the model has {table.shape[0]} places")
+                raise ArgumentError(
+                    f"a text of {last + 1} tokens, and the model has {table.shape[0]} places",
+                    hint="a shorter text, or a smaller max_tokens",
+                )
             made[name] = rows_of(table, [p + self.offset for p in places], self._kind)
         return made
 

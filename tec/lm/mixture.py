@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import ImportModelError
 from ..graph import Value
 from .layers import Layers
+from .remedies import FETCH_AGAIN
 
 PARTS = ("gate_proj", "up_proj", "down_proj")
 Inner = Callable[..., Value]
@@ -40,7 +41,9 @@ def chosen_of(m: Layers) -> int:
     """Experts of a token. ImportModelError where they are more than there are."""
     chosen = m.c.size("num_experts_per_tok", m.c.get("top_k_experts", m.c.get("moe_topk", m.c.get("moe_k"))))
     if chosen > experts_of(m):
-        raise ImportModelError(f"num_experts_per_tok = {chosen} of {experts_of(m)} experts in {m.c.architecture}")
+        raise ImportModelError(
+            f"num_experts_per_tok = {chosen} of {experts_of(m)} experts in {m.c.architecture}", hint=FETCH_AGAIN
+        )
     return chosen
 
 
@@ -93,7 +96,9 @@ def _of_groups(m: Layers, choice: Value, count: int, groups: int, kept: int, bes
     """Scores, `lowest` outside of the groups that are best."""
     b, size = m.b, count // groups
     if count % groups or not 0 < kept <= groups or best > size:
-        raise ImportModelError(f"n_group = {groups} and topk_group = {kept} for {count} experts of {m.c.architecture}")
+        raise ImportModelError(
+            f"n_group = {groups} and topk_group = {kept} for {count} experts of {m.c.architecture}", hint=FETCH_AGAIN
+        )
     parts = b.reshape(choice, (m.tokens, groups, size))
     value = b.op("reduce_sum", b.ops("topk", parts, k=best, axis=2)[0], axes=(2,), keepdims=False)
     of = b.op("reduce_sum", _marks(m, b.ops("topk", value, k=kept, axis=1)[1], groups), axes=(1,), keepdims=False)

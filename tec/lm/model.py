@@ -328,7 +328,7 @@ class LanguageModel:
                 hint="the tokenizer is another model's",
             )
         if not found:
-            raise ArgumentError("the prompt has no tokens")
+            raise ArgumentError("the prompt has no tokens", hint="a text that is not empty, tokens, or messages")
         return found
 
     @property

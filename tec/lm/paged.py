@@ -25,6 +25,7 @@ from ..ops.dims import Dim
 from .caches import Rows, scales_of
 from .config import Config
 from .layers import Layers
+from .remedies import IN_TURN
 from .rope import Frequencies
 
 _HEADS = (0, 2, 1, 3)  # batch, heads, places, size of what lies as batch, places, heads, size
@@ -63,7 +64,7 @@ class PagedLayers(Layers):
 
     def _inverse(self, f: Frequencies) -> Value:
         if f.long is not None or f.growth is not None:
-            raise ImportModelError(f"positions of {self.c.architecture} turn by the length of the text")
+            raise ImportModelError(f"positions of {self.c.architecture} turn by the length of the text", hint=IN_TURN)
         return super()._inverse(f)
 
     def _behind(self, x: Value, name: str) -> Value:
@@ -80,7 +81,9 @@ class PagedLayers(Layers):
     ) -> Value:  # fmt: skip
         """See `Layers.attend_to`: of every row to its own text."""
         if chunk:
-            raise ImportModelError(f"tokens of {self.c.architecture} see those of their own chunk of a text alone")
+            raise ImportModelError(
+                f"tokens of {self.c.architecture} see those of their own chunk of a text alone", hint=IN_TURN
+            )
         b, (_, _, heads, size), width = self.b, q.shape, values.codes.shape[3]
         flat = b.reshape(q, (self.tokens, heads * size))
         found = []
@@ -102,7 +105,9 @@ class PagedLayers(Layers):
 
     def state(self, what: str, shape: Sequence[int], dtype: str = "float32") -> Value:
         """Refused: see the module."""
-        raise ImportModelError(f"{self.c.architecture} keeps a {what} of a text, which is no row of a token")
+        raise ImportModelError(
+            f"{self.c.architecture} keeps a {what} of a text, which is no row of a token", hint=IN_TURN
+        )
 
     def finish(self, logits: Value, **more: Value) -> Graph:
         """See `Layers.finish`. On a GPU the likeliest token of each row is an output too: it is a few bytes, where a row of logits takes some 100 us to the host."""

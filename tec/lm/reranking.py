@@ -118,7 +118,10 @@ class _Classifier(Reranker):
         head = [begin, *self._encode(query), *between]
         room = self.context - len(head) - 1
         if room < 1:
-            raise ArgumentError(f"a query of {len(head)} tokens, and the model reads {self.context} with a document")
+            raise ArgumentError(
+                f"a query of {len(head)} tokens, and the model reads {self.context} with a document",
+                hint="a shorter query",
+            )
         return self.score_tokens([*head, *self._encode(document)[:room], end], len(head))
 
 
@@ -161,6 +164,9 @@ class _Judge(Reranker):
         tail = tokenizer.encode(_ANSWER, add_special=False)
         room = self.context - len(head) - len(tail)
         if room < 1:
-            raise ArgumentError(f"a query of {len(head)} tokens, and the context has {self.context}")
+            raise ArgumentError(
+                f"a query of {len(head)} tokens, and the context has {self.context}",
+                hint="a shorter query or instruction, or a larger context=",
+            )
         logits = self._model.begin([*head, *self._encode(document)[:room], *tail])
         return float(logits[self._yes] - logits[self._no])

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import ImportModelError
 from ..records import dataclass
 from .config import Config
+from .remedies import FETCH_AGAIN
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,13 @@ def frequencies(
         found = made(plain, own, c, theta)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ImportModelError(
-            f"rope_scaling {dict(own)} of {c.architecture}: {type(error).__name__} {error}"
+            f"rope_scaling {dict(own)} of {c.architecture}: {type(error).__name__} {error}", hint=FETCH_AGAIN
         ) from None
     wrong = next((x for x in (found.inverse, found.long) if x is not None and np.shape(x) != plain.shape), None)
     if wrong is not None:
-        raise ImportModelError(f"rope_scaling of {c.architecture} has {np.size(wrong)} factors for {size} features")
+        raise ImportModelError(
+            f"rope_scaling of {c.architecture} has {np.size(wrong)} factors for {size} features", hint=FETCH_AGAIN
+        )
     return found
 
 

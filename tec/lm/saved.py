@@ -125,7 +125,10 @@ def _text_of(messages: Sequence[Mapping[str, Any]]) -> bytes:
     try:
         return json.dumps(list(messages)).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ArgumentError(f"the messages are no JSON: {one_line(str(error))}") from None
+        raise ArgumentError(
+            f"the messages are no JSON: {one_line(str(error))}",
+            hint="messages of texts, numbers, lists and dicts with texts as keys",
+        ) from None
 
 
 def _messages_of(place: Path, text: bytes) -> list[Any]:

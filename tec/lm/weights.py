@@ -22,6 +22,7 @@ from ..target import Target
 from .blocks import FORMATS, WIDE_SCALES, Format
 from .checkpoint import PackedTensor
 from .recipes import Recipe
+from .remedies import FETCH_AGAIN
 
 # Codes of a block, of weights whose scales are of groups; where x is rounded to bytes a block at a time no more than ggml's formats have.
 _LONGEST, _ROUNDED, _SHORTEST = 128, 32, 32
@@ -90,13 +91,17 @@ class WeightBuilder:
         if len(shape) == 3:
             stands = (shape[1], shape[0] * shape[2]) if beside else (shape[0] * shape[1], shape[2])
         if stands != (n, k) or (beside and len(shape) != 3):
-            raise ImportModelError(f"tensor {name!r} has shape {shape}, the configuration says {(n, k)}")
+            raise ImportModelError(
+                f"tensor {name!r} has shape {shape}, the configuration says {(n, k)}", hint=FETCH_AGAIN
+            )
 
     def check_count(self, name: str, shape: Sequence[int]) -> None:
         """ImportModelError unless a tensor has as many numbers as the shape."""
         t = self.tensor(name)
         if int(np.prod(t.shape)) != int(np.prod(shape)):
-            raise ImportModelError(f"tensor {name!r} has shape {t.shape}, the configuration says {tuple(shape)}")
+            raise ImportModelError(
+                f"tensor {name!r} has shape {t.shape}, the configuration says {tuple(shape)}", hint=FETCH_AGAIN
+            )
 
     def gathers(self, names: Sequence[str]) -> bool:
         """Whether products with the experts of these tensors read those that are chosen alone: on CPUs."""
@@ -111,7 +116,9 @@ class WeightBuilder:
         t, k, add = self.tensor(name), x.shape[1], self.b.graph.add
         experts = t.shape[0]
         if tuple(t.shape[1:]) != (n, k):
-            raise ImportModelError(f"tensor {name!r} has shape {t.shape}, the configuration says {(experts, n, k)}")
+            raise ImportModelError(
+                f"tensor {name!r} has shape {t.shape}, the configuration says {(experts, n, k)}", hint=FETCH_AGAIN
+            )
         attrs: dict[str, Any] = {"experts": experts, "bits": 0, "depth": k, "columns": experts * n}
         panel = preferred.packed(self.target)
         if self._kind(name, k) is None or n % panel:

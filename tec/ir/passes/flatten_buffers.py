@@ -156,7 +156,11 @@ class _Flattener:
     def flat_of(self, buffer: Buffer) -> _Flat:
         flat = self.flats.get(id(buffer))
         if flat is None:
-            raise LoweringError(f"buffer {buffer.name} is neither a parameter nor allocated", where=buffer.loc)
+            raise LoweringError(
+                f"buffer {buffer.name} is neither a parameter nor allocated",
+                where=buffer.loc,
+                hint="add it to the parameters of the function, or allocate it around its uses",
+            )
         return flat
 
     def index(self, flat: _Flat, indices: tuple[E.Expr, ...]) -> E.Expr:

@@ -86,7 +86,10 @@ class _Lowerer:
             moved = sunk(s)
             if moved is not None:
                 return self.stmt(moved, depth)
-            raise LoweringError("a reduction across threads stands under a condition that differs between threads")
+            raise LoweringError(
+                "a reduction across threads stands under a condition that differs between threads",
+                hint="reduce outside of the condition, with the identity for threads where it is false",
+            )
         inner = depth + 1 if isinstance(s, (S.For, S.While)) else depth
         return map_stmt(s, lambda x: self.stmt(x, inner), lambda e: e)
 

@@ -66,7 +66,10 @@ class _Kernel(Regions):
             body = body.body
         self.shape = [const_int(self.threads[t].extent) if t in self.threads else 1 for t in THREAD_TAGS]
         if any(n is None for n in self.shape):
-            raise LoweringError("a block whose size is not a constant cannot run as loops on a CPU")
+            raise LoweringError(
+                "a block whose size is not a constant cannot run as loops on a CPU",
+                hint="a block of a constant size for CPUs: split by a number",
+            )
         self.count = math.prod(n or 1 for n in self.shape)
         linear: E.Expr = E.IntImm(0)
         for tag, n in reversed(list(zip(THREAD_TAGS, self.shape))):
@@ -314,6 +317,7 @@ class _Kernel(Regions):
             f"threads meet inside of {type(s).__name__}, which a CPU cannot run as loops",
             where=getattr(s, "loc", None),
             locate=False,
+            hint="a barrier or exchange that is a statement of its own, outside of expressions and of loops that differ between threads",
         )
 
     def branch(self, s: S.IfThenElse, mask: Buffer | None, scope: dict[int, Item]) -> S.Stmt:
@@ -391,7 +395,12 @@ class _Kernel(Regions):
         """A let of what other lanes have: what each has is put down before the meeting and taken up behind it."""
         call = x.value
         if not isinstance(call, E.Call) or any(self.meeting(a) for a in call.args):
-            raise LoweringError(f"lanes exchange values inside of an expression: {x.value}", where=x.loc, locate=False)
+            raise LoweringError(
+                f"lanes exchange values inside of an expression: {x.value}",
+                where=x.loc,
+                locate=False,
+                hint="assign the exchanged value to a name first, in a line of its own",
+            )
         at = (self.linear,)
         if call.op in _MOVES:
             put, where = self.array("put", call.args[0].dtype), self.array("from", "int32")
@@ -410,7 +419,10 @@ class _Kernel(Regions):
             flush()
             return Item(x.stmt, x.var, E.BufferLoad(votes, cell), x.loc)
         raise LoweringError(
-            f"{call.op} is an operation of a GPU's wavefront, and this runs on a CPU", where=x.loc, locate=False
+            f"{call.op} is an operation of a GPU's wavefront, and this runs on a CPU",
+            where=x.loc,
+            locate=False,
+            hint='build for a GPU: target="rocm -mcpu=gfx942" or "cuda"; the software GPU runs it without one',
         )
 
     def source(self, call: E.Call) -> E.Expr:

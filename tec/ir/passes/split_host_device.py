@@ -89,7 +89,10 @@ def _check_host(s: S.Stmt, target: Target) -> None:
         exprs = [s.value]
     elif isinstance(s, S.AllReduce):
         raise LoweringError(
-            "a reduction across threads stands outside of thread-bound loops", where=s.loc, locate=False
+            "a reduction across threads stands outside of thread-bound loops",
+            where=s.loc,
+            locate=False,
+            hint='bind the reduction axis and an outer axis: s[C].bind(k, te.thread_axis("threadIdx.x"))',
         )
     for e in exprs:
         for access in effects(e).accesses:
@@ -174,7 +177,10 @@ def _check_threads(
         limit = 64 if target.kind == "cuda" and tag == "threadIdx.z" else 1024
         if n > limit:
             raise LoweringError(
-                f"{tag} has {n} threads, but {target} allows {limit} along it", where=where, locate=False
+                f"{tag} has {n} threads, but {target} allows {limit} along it",
+                where=where,
+                locate=False,
+                hint=f"split the loop by {limit} or less, and bind the outer part to blockIdx",
             )
 
 
@@ -203,7 +209,7 @@ def _thread_extent(threads: dict[str, tuple[E.Var, E.Expr]], tag: str, where: Lo
             locate=False,
         )
     if n < 1:
-        raise LoweringError(f"the extent of {tag} is {n}", where=where, locate=False)
+        raise LoweringError(f"the extent of {tag} is {n}", where=where, locate=False, hint="an extent of 1 or more")
     return n
 
 
@@ -222,7 +228,10 @@ def _check_body(body: S.Stmt) -> None:
     def on_stmt(s: S.Stmt) -> None:
         if isinstance(s, S.For):
             if s.kind == S.ForKind.THREAD:
-                raise LoweringError(f"a loop over {s.thread} is left inside of a kernel: run unify_threads first")
+                raise LoweringError(
+                    f"a loop over {s.thread} is left inside of a kernel",
+                    hint="run unify_threads first",
+                )
             if s.kind == S.ForKind.PARALLEL:
                 raise LoweringError(
                     "a parallel loop inside of a kernel",

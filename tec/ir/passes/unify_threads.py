@@ -169,7 +169,9 @@ def _launch_var(e: E.Expr) -> E.Var:
         elif isinstance(e, E.Add) and isinstance(e.b, E.IntImm):
             e = e.a
         else:
-            raise LoweringError(f"a reduction runs over {e}, which is no thread index")
+            raise LoweringError(
+                f"a reduction runs over {e}, which is no thread index", hint="bind the reduction axis to a thread index"
+            )
     return e
 
 

@@ -264,7 +264,7 @@ class _Vectorizer:
 
     def index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr:
         if len(indices) != 1:
-            raise LoweringError(f"{buffer.name} is not flat: run flatten_buffers before vectorize", locate=False)
+            raise LoweringError(f"{buffer.name} is not flat", locate=False, hint="run flatten_buffers before vectorize")
         i = self.expr(indices[0])
         if id(buffer) in self.grown:
             if lanes_of(i) == 1:

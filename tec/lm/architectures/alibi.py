@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
+from ..remedies import ANOTHER_MODEL
 
 USUAL_MOST = 8.0  # the exponent of the smallest slope of a power of two heads: 2^-8
 
@@ -45,7 +46,7 @@ def mpt(m: Layers) -> Value:
     m.prefix, c = "transformer.blocks", m.c
     for key, read in (("alibi", True), ("prefix_lm", False), ("qk_ln", False)):
         if bool(c.get(key, read)) != read:
-            raise ImportModelError(f"{key} = {c.get(key)!r} of {c.architecture} is not read")
+            raise ImportModelError(f"{key} = {c.get(key)!r} of {c.architecture} is not read", hint=ANOTHER_MODEL)
     x = m.embeddings()
     falling = slopes(c.heads, c.number("alibi_bias_max", USUAL_MOST))
     sizes = [n * c.head_size for n in (c.heads, c.kv_heads, c.kv_heads)]

@@ -9,6 +9,7 @@ from ...errors import ImportModelError
 from ...graph import Value
 from ..caches import Rows
 from ..layers import Layers
+from ..remedies import FETCH_AGAIN
 
 
 def gemma(m: Layers) -> Value:
@@ -92,7 +93,8 @@ def kept_of(m: Layers, kept: Kept, kind: str) -> tuple[Rows, Rows]:
     """Of a kind of layer. ImportModelError where no layer before this one has some."""
     if kind not in kept:
         raise ImportModelError(
-            f"num_kv_shared_layers = {m.c.get('num_kv_shared_layers')} of {m.c.architecture} leaves no keys for layer {m.layer}, a {kind}"
+            f"num_kv_shared_layers = {m.c.get('num_kv_shared_layers')} of {m.c.architecture} leaves no keys for layer {m.layer}, a {kind}",
+            hint=FETCH_AGAIN,
         )
     return kept[kind]
 

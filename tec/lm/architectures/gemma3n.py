@@ -11,6 +11,7 @@ from statistics import NormalDist
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
+from ..remedies import FETCH_AGAIN
 from .gemma import Kept, by_own_embedding, kept_of, per_layer_inputs
 
 
@@ -20,7 +21,7 @@ def gemma3n(m: Layers) -> Value:
     x = m.scaled(m.embeddings(), c.hidden**0.5)
     own, kept = per_layer_inputs(m, x), Kept()
     if own is None:
-        raise ImportModelError(f"{c.architecture} without hidden_size_per_layer_input")
+        raise ImportModelError(f"{c.architecture} without hidden_size_per_layer_input", hint=FETCH_AGAIN)
     count, alone = c.size("altup_num_inputs", 4), c.layers - int(c.get("num_kv_shared_layers", 0))
     streams = [x, *(_as_large(m, m.linear(x, f"model.altup_projections.{k}", sizes=[c.hidden])[0], x) for k in range(count - 1))]  # fmt: skip
     for _ in m.each_layer():
@@ -44,7 +45,9 @@ def _active(m: Layers) -> int:
     """The number of the stream that layers compute."""
     number, count = int(m.c.get("altup_active_idx", 0)), m.c.size("altup_num_inputs", 4)
     if not 0 <= number < count:
-        raise ImportModelError(f"altup_active_idx = {number} of {count} streams in {m.c.architecture}")
+        raise ImportModelError(
+            f"altup_active_idx = {number} of {count} streams in {m.c.architecture}", hint=FETCH_AGAIN
+        )
     return number
 
 
@@ -138,5 +141,7 @@ def _spreads(m: Layers) -> list[float]:
         shares = [float(s) for s in (share if isinstance(share, list) else [share or 0.0] * c.layers)]
         said = [NormalDist().inv_cdf(s) if s > 0 else 0.0 for s in shares]
     if len(said) < c.layers:
-        raise ImportModelError(f"{len(said)} shares of activations for {c.layers} layers of {c.architecture}")
+        raise ImportModelError(
+            f"{len(said)} shares of activations for {c.layers} layers of {c.architecture}", hint=FETCH_AGAIN
+        )
     return [float(s) for s in said]

@@ -9,6 +9,7 @@ from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
 from ..mixture import mixture
+from ..remedies import ANOTHER_MODEL
 from .deepseek import balanced
 from .mamba2 import Space, mixer
 
@@ -30,7 +31,7 @@ def nemotron_h(m: Layers) -> Value:
         elif kind == "mlp":
             y = _network(m, h, "mixer", c.size("intermediate_size"))
         else:
-            raise ImportModelError(f"layer_types has {kind!r} in {c.architecture}")
+            raise ImportModelError(f"layer_types has {kind!r} in {c.architecture}", hint=ANOTHER_MODEL)
         x = m.add(x, y)
     return m.logits(m.rms_norm(m.last(x), "backbone.norm_f"), tied="backbone.embeddings")
 
@@ -47,7 +48,9 @@ def _activation(m: Layers) -> str:
 def _experts(m: Layers, h: Value) -> Value:
     """Experts chosen as DeepSeek V3 does it, which may read and write fewer features than the layer has, and one network that every token goes through."""
     if m.c.get("moe_latent_size"):
-        raise ImportModelError(f"moe_latent_size = {m.c.get('moe_latent_size')!r} of {m.c.architecture} is not read")
+        raise ImportModelError(
+            f"moe_latent_size = {m.c.get('moe_latent_size')!r} of {m.c.architecture} is not read", hint=ANOTHER_MODEL
+        )
     chosen = balanced(m, h, "mixer.gate")
     y = mixture(
         m,

@@ -11,6 +11,7 @@ from math import frexp, ldexp
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
+from ..remedies import ANOTHER_MODEL
 from .alibi import slopes
 
 
@@ -30,7 +31,9 @@ def phi(m: Layers) -> Value:
 def stablelm(m: Layers) -> Value:
     """Gated networks; side by side where `use_parallel_residual`."""
     if m.c.get("qk_layernorm"):
-        raise ImportModelError(f"qk_layernorm = {m.c.get('qk_layernorm')!r} of {m.c.architecture} is not read")
+        raise ImportModelError(
+            f"qk_layernorm = {m.c.get('qk_layernorm')!r} of {m.c.architecture} is not read", hint=ANOTHER_MODEL
+        )
     x = m.embeddings()
     for _ in m.each_layer():
         h = m.layer_norm(x, m.name("input_layernorm"))

@@ -59,7 +59,7 @@ def find(paths: Sequence[str | Path], cached: bool = True) -> Files:
         raise ArgumentError("no model is given", hint="a folder, or its .onnx files")
     for p in given:
         if not os.path.exists(p):
-            raise ArgumentError(f"{p}: no such file or folder")
+            raise ArgumentError(f"{p}: no such file or folder", hint="a folder with .onnx files, or the files")
     folders = list(dict.fromkeys(p if p.is_dir() else p.parent for p in given))
     facts = _facts(folders)
     listed = [f for p in given for f in (_of_folder(p) if p.is_dir() else [p])]
@@ -76,7 +76,8 @@ def find(paths: Sequence[str | Path], cached: bool = True) -> Files:
     encoder = others[0] if others else None
     if encoder is not None and "encoder_hidden_states" not in {n for p in decoders for n in p.interface.inputs}:
         raise ImportModelError(
-            f"{encoder.path.name} gives no logits, and the decoder asks for no encoder_hidden_states"
+            f"{encoder.path.name} gives no logits, and the decoder asks for no encoder_hidden_states",
+            hint="the encoder and the decoder of one export; for a decoder alone leave the other file out",
         )
     if encoder is None and "encoder_hidden_states" in step.interface.inputs:
         raise ImportModelError(f"{step.path.name} asks for encoder_hidden_states", hint="give the encoder's file too")
@@ -91,7 +92,10 @@ def _of_folder(folder: Path) -> list[Path]:
         found = [folder / n for n in names if isinstance(n, str)]
         missing = [str(f) for f in found if not f.is_file()]
         if missing or not found:
-            raise ImportModelError(f"{config} names {', '.join(missing) or 'no model'}, which is not there")
+            raise ImportModelError(
+                f"{config} names {', '.join(missing) or 'no model'}, which is not there",
+                hint="fetch the files that the configuration names into its folder",
+            )
         return found
     for place in (folder, folder / "onnx"):
         decoder = [place / n for n in _DECODERS if (place / n).is_file()]
@@ -108,9 +112,11 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         read = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ImportModelError(f"cannot read {path}: {error}") from None
+        raise ImportModelError(
+            f"cannot read {path}: {error}", hint="a JSON file that can be read; without one, its settings are defaults"
+        ) from None
     if not isinstance(read, dict):
-        raise ImportModelError(f"{path} holds no settings")
+        raise ImportModelError(f"{path} holds no settings", hint='a JSON object: {"eos_token_id": 2}')
     return read
 
 

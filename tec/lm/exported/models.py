@@ -83,7 +83,10 @@ class _Run:
                 shape = [d if isinstance(d, int) else 0 for d in kind["shape"]]
                 feeds[name] = np.zeros(shape, numpy_dtype(kind["dtype"]))
             else:
-                raise ImportModelError(f"{self.name} asks for input {name!r}, which text alone does not give")
+                raise ImportModelError(
+                    f"{self.name} asks for input {name!r}, which text alone does not give",
+                    hint="an export of the text decoder alone, whose inputs are tokens, masks, positions and caches",
+                )
         feeds = {k: v for k, v in feeds.items() if k in self.kinds}
         out = dict(zip(self._shown(), self.executor.run(feeds)))
         logits = out.pop("logits").numpy()
@@ -117,7 +120,9 @@ class Decoder:
     def begin(self, prompt: Sequence[int]) -> Any:
         """A new text. Raises ArgumentError for a prompt without tokens."""
         if not prompt:
-            raise ArgumentError("the prompt has no tokens")
+            raise ArgumentError(
+                "the prompt has no tokens", hint="one token at least; a model's first token is often its bos token"
+            )
         self.given, self.waiting, self.ids = {}, {}, []
         self.begun += 1
         if self.step.net.plan.states:
@@ -144,7 +149,10 @@ class Decoder:
 
     def _made(self, out: dict[str, Any], name: str) -> Any:
         if name not in out:
-            raise ImportModelError(f"the first decoder has no output {name!r}: the caches are of another model")
+            raise ImportModelError(
+                f"the first decoder has no output {name!r}: the caches are of another model",
+                hint="decoder_model.onnx and decoder_with_past_model.onnx of one export",
+            )
         return out[name]
 
     def next(self, *tokens: int) -> Any:
@@ -177,7 +185,10 @@ class Decoder:
         known = {"input_ids": [list(prompt)], "attention_mask": [[1] * len(prompt)]}
         unknown = [n for n in kinds if n not in known]
         if unknown:
-            raise ImportModelError(f"the encoder asks for input {unknown[0]!r}, which text alone does not give")
+            raise ImportModelError(
+                f"the encoder asks for input {unknown[0]!r}, which text alone does not give",
+                hint="an encoder of texts, whose inputs are tokens and masks",
+            )
         hidden = self.encoder.run({n: np.asarray(known[n], numpy_dtype(d)) for n, d in kinds.items()})[0]
         self.given["encoder_hidden_states"] = hidden
         runs = [r for r in (self.first, self.step) if r is not None]

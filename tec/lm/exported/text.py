@@ -48,7 +48,10 @@ class Pieces:
         try:
             self._own: Any = Reader.from_file(str(path))
         except Exception as error:  # the package raises plain Exceptions
-            raise ArgumentError(f"{path} is no tokenizer.json: {error}") from None
+            raise ArgumentError(
+                f"{path} is no tokenizer.json: {error}",
+                hint='the tokenizer.json that comes with the model, or the name "bytes"',
+            ) from None
 
     def encode(self, text: str) -> list[int]:
         return list(self._own.encode(text).ids)

@@ -112,5 +112,8 @@ def packed_bytes(format: Format, shape: Sequence[int]) -> int:
     elements = math.prod(shape)
     row = shape[-1] if shape else 1
     if row % format.block:
-        raise ImportModelError(f"rows of {row} weights in {format.name}, whose blocks hold {format.block}")
+        raise ImportModelError(
+            f"rows of {row} weights in {format.name}, whose blocks hold {format.block}",
+            hint=f"rows of a multiple of {format.block} weights, or a format without blocks (F16)",
+        )
     return elements // format.block * format.nbytes

@@ -26,7 +26,10 @@ def dequantize_blocks(format: Format, data: Any) -> Any:
     raw = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     raw = raw.reshape(-1).view(np.uint8)
     if not format.nbytes or raw.size % format.nbytes:
-        raise ImportModelError(f"{raw.size} bytes are no whole blocks of {format.name} ({format.nbytes} bytes each)")
+        raise ImportModelError(
+            f"{raw.size} bytes are no whole blocks of {format.name} ({format.nbytes} bytes each)",
+            hint="whole rows of the tensor as the file has them",
+        )
     if format.dtype is not None:
         return raw.view(format.dtype).astype(np.float32)
     read = _READ[format]

@@ -108,7 +108,10 @@ class Form:
             if end < len(mask):
                 mask[end] = self._state.ends
         if not mask.any():
-            raise ArgumentError("no token of the model fits the form of the answer")
+            raise ArgumentError(
+                "no token of the model fits the form of the answer",
+                hint="a form of characters that the vocabulary can write",
+            )
         return np.where(mask, x, -np.inf)
 
     def take(self, token: int) -> None:

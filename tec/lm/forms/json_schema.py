@@ -67,7 +67,10 @@ class _Writer:
         """The rule of a schema that stands at a place."""
         g = self.grammar
         if depth > DEEPEST or len(g.rules) > MOST_RULES:
-            raise ArgumentError(f"the schema is too deep or too large at {at[:80]}")
+            raise ArgumentError(
+                f"the schema is too deep or too large at {at[:80]}",
+                hint=f"a schema of at most {DEEPEST} levels; split it, or allow any object there: {{}}",
+            )
         if schema is True or schema == {}:
             return self.anything()
         if not isinstance(schema, Mapping):
@@ -79,7 +82,7 @@ class _Writer:
                 self.narrow(schema, {key, "type"}, at)
                 parts = schema[key]
                 if not isinstance(parts, list) or not parts:
-                    raise ArgumentError(f"{key} at {at} is no list of schemas")
+                    raise ArgumentError(f"{key} at {at} is no list of schemas", hint=f"{key}: [{{...}}, {{...}}]")
                 return g.rule(*[[self.of(s, f"{at}.{key}[{k}]", depth + 1)] for k, s in enumerate(parts)])
         if "allOf" in schema:
             self.narrow(schema, {"allOf", "type"}, at)
@@ -90,7 +93,9 @@ class _Writer:
         if "const" in schema or "enum" in schema:
             values = [schema["const"]] if "const" in schema else schema["enum"]
             if not isinstance(values, list) or not values:
-                raise ArgumentError(f"enum at {at} is no list of values")
+                raise ArgumentError(
+                    f"enum at {at} is no list of values", hint="enum: [value, ...], with one value at least"
+                )
             return g.rule(*[literal(json.dumps(v, ensure_ascii=False)) for v in values])
         return self.typed(schema, at, depth)
 
@@ -137,11 +142,16 @@ class _Writer:
             for step in [s.replace("~1", "/").replace("~0", "~") for s in ref[1:].split("/")[1:]]:
                 part = part.get(step) if isinstance(part, Mapping) else None
             if part is None:
-                raise ArgumentError(f"$ref at {at} is {one_line(ref)[:60]!r}, and the schema has no such place")
+                raise ArgumentError(
+                    f"$ref at {at} is {one_line(ref)[:60]!r}, and the schema has no such place",
+                    hint="#/$defs/NAME, with NAME in the schema's $defs",
+                )
             self.named[ref] = rule = self.grammar.rule()
             made = self.of(part, ref, depth + 1)
             if made == rule:
-                raise ArgumentError(f"$ref at {at} says itself alone")
+                raise ArgumentError(
+                    f"$ref at {at} says itself alone", hint="a definition with a type, which may refer to itself inside"
+                )
             self.grammar.rules[rule] = [[made]]
         return self.named[ref]
 
@@ -154,7 +164,8 @@ class _Writer:
             raise ArgumentError(
                 f"required at {at} names what properties has not"
                 if isinstance(own, Mapping)
-                else f"properties at {at} is no object"
+                else f"properties at {at} is no object",
+                hint="properties: {name: schema, ...}, and required: names of these",
             )
         more = schema.get("additionalProperties", not own)
         comma = [*literal(","), self.space]
@@ -221,7 +232,7 @@ class _Writer:
                     f"{key} at {at} is {one_line(repr(n))[:40]}", hint=f"an int from 0 to {MOST_REPEATS}"
                 )
         if most is not None and most < least:
-            raise ArgumentError(f"{high} at {at} is {most}, and {low} {least}")
+            raise ArgumentError(f"{high} at {at} is {most}, and {low} {least}", hint=f"{low} at most {high}")
         return least, most
 
     def sign(self, schema: Mapping[str, Any], at: str) -> list[Item]:
@@ -246,7 +257,10 @@ class _Writer:
         if low is None and high is None:
             return [self.minus, self.natural]
         if low is not None and high is not None and low > high:
-            raise ArgumentError(f"no integer is from {low} to {high}, as {at} says")
+            raise ArgumentError(
+                f"no integer is from {low} to {high}, as {at} says",
+                hint="minimum at most maximum, with an integer between them",
+            )
         ways: list[list[Item]] = []
         if low is None or low < 0:  # its size from -min(high, -1) to -low
             ways.append(

@@ -72,7 +72,10 @@ class BatchEngine(TextEngine[_Job]):
     ):
         self.model, self.pool = model, BlockPool(model.blocks, model.block)
         if self.pool.blocks_for(model.context) > model.blocks:
-            raise ArgumentError(f"{model.blocks} blocks of {model.block} tokens have no room for {model.context}")
+            raise ArgumentError(
+                f"{model.blocks} blocks of {model.block} tokens have no room for {model.context}",
+                hint="more blocks (--blocks), or a smaller context (--context)",
+            )
         self._piece, self.preempted = piece, 0
         self._guesses, self._guessers = guesses, list[Guesser]()  # of texts that have ended
         self.guessed = self.accepted = 0

@@ -60,7 +60,10 @@ class Compiled:
             tree = _Limits(j).visit(self.environment.parse(source))
             self._code = self.environment.compile(tree)
         except (*self._errors, RecursionError) as error:
-            raise ImportModelError(f"the chat template is wrong: {_said(error)}") from None
+            raise ImportModelError(
+                f"the chat template is wrong: {_said(error)}",
+                hint="a template of your own: the file chat_template.jinja in the model's folder",
+            ) from None
         self._template = j.Template.from_code(self.environment, self._code, self.environment.make_globals(None))
 
     def render(self, values: dict[str, Any]) -> str:

@@ -124,11 +124,17 @@ def _part(part: Any, index: int) -> str:
 def _call(call: Any, index: int) -> dict[str, Any]:
     """A call of a tool, its arguments as values: the API writes them as JSON, templates want what they are."""
     if not isinstance(call, Mapping) or not isinstance(call.get("function"), Mapping):
-        raise ArgumentError(f"message {index} holds a call of a tool without a function")
+        raise ArgumentError(
+            f"message {index} holds a call of a tool without a function",
+            hint='{"type": "function", "function": {"name": ..., "arguments": "{...}"}}',
+        )
     function = dict(call["function"])
     if isinstance(function.get("arguments"), str):
         try:
             function["arguments"] = json.loads(function["arguments"] or "{}")
         except ValueError:
-            raise ArgumentError(f"message {index} holds a call of a tool whose arguments are no JSON") from None
+            raise ArgumentError(
+                f"message {index} holds a call of a tool whose arguments are no JSON",
+                hint="arguments is the text of a JSON object",
+            ) from None
     return {**call, "function": function}

@@ -105,7 +105,10 @@ class VocabularyTokenizer:
 
     def _check(self, id: int) -> None:
         if not 0 <= id < len(self.vocabulary.tokens):
-            raise ArgumentError(f"the token {id} of a vocabulary of {len(self.vocabulary.tokens)}")
+            raise ArgumentError(
+                f"the token {id} of a vocabulary of {len(self.vocabulary.tokens)}",
+                hint=f"tokens from 0 to {len(self.vocabulary.tokens) - 1}",
+            )
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> VocabularyTokenizer:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import ImportModelError, one_line
 from ...records import dataclass
+from ..remedies import CONVERT_AGAIN
 from .texts import Texts, ids_of
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # kinds of tokens: `tokenizer.ggml.token_type`
@@ -78,10 +79,10 @@ def vocabulary_of(metadata: Mapping[str, Any]) -> Vocabulary | None:
     kinds = _numbers(metadata, "token_type", len(tokens))
     scores = _numbers(metadata, "scores", len(tokens))
     if scores is not None and not np.isfinite(scores.astype(np.float32)).all():
-        raise ImportModelError("the file's tokenizer has scores that are no numbers")
+        raise ImportModelError("the file's tokenizer has scores that are no numbers", hint=CONVERT_AGAIN)
     merges = metadata.get("tokenizer.ggml.merges", [])
     if not isinstance(merges, (list, Texts)):
-        raise ImportModelError("the file's tokenizer has merges that are no texts")
+        raise ImportModelError("the file's tokenizer has merges that are no texts", hint=CONVERT_AGAIN)
     charsmap = metadata.get("tokenizer.ggml.precompiled_charsmap")
     return Vocabulary(
         model=model, tokens=tokens, kinds=np.ones(len(tokens), np.int32) if kinds is None else kinds, scores=scores, merges=merges,
@@ -112,7 +113,8 @@ def _id(metadata: Mapping[str, Any], name: str, count: int) -> int | None:
         if value in (-1, 0xFFFFFFFF):  # what writers put where there is none
             return None
         raise ImportModelError(
-            f"the file's tokenizer has {one_line(repr(value))} as {name}_token_id, and {count} tokens"
+            f"the file's tokenizer has {one_line(repr(value))} as {name}_token_id, and {count} tokens",
+            hint=CONVERT_AGAIN,
         )
     return value
 

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...errors import ArgumentError, DeviceError
+from ...errors import ArgumentError, DeviceError, MissingPackageError
 from ...locks import fork_safe_lock
 from ..elsewhere import missing
 from .allocator import CachingAllocator, MemoryStats
@@ -367,6 +367,8 @@ def rocm_emu(chip: str = "gfx942", index: int = 0, **options: Any) -> Device:
     chip = chip.split(":")[0]
     try:
         driver = open_driver("emu", chip, _check_index(index, "rocm_emu"), **options)
+    except MissingPackageError as error:
+        raise DeviceError(f"the AMD GPU in software cannot start: {error.message}", hint=error.hint) from None
     except ImportError as error:
         raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint=f"pip install {error.name}") from None
     # The same device has one label, by default or by name, by text or by a set, which has "bounds" in any case.

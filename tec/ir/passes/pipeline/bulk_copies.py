@@ -212,6 +212,7 @@ class _Lowering:
                 f"shared buffer {b.name} of {list(map(str, b.shape))} {b.dtype} is filled by a bulk copy without swizzle, whose rows are at most {_MAX_BOX_ROWS} elements and a multiple of {_PIECE_BYTES} bytes (function {self.func.name!r})",
                 where=b.loc,
                 locate=False,
+                hint="split the rows, pad them, or let threads copy them",
             )
         shape = (B.const(1), B.const(rows), B.const(columns))
         return _Layout(Buffer(b.name, b.dtype, shape, (), 0, b.scope, ROW_BYTES, loc=b.loc), columns, 0)
