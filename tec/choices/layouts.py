@@ -62,7 +62,7 @@ def convolution(
     if x.dtype in {i.in_dtype for i in intrin.shapes(target)}:
         pixels = Layout(f"(N{axes})C")
         if groups == 1:
-            fill = _fill(target, w.shape[1], x.dtype) if pixels not in lies and flat_weights else 1
+            fill = filled_multiple(target, w.shape[1], x.dtype) if pixels not in lies and flat_weights else 1
             return Convolution(pixels, Layout(f"O({axes}I)"), pixels, fill=fill)
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
             if plain_windows.are_worth(target, x, w, pixels, lies):
@@ -85,7 +85,7 @@ def convolution(
     return None
 
 
-def _fill(target: Target, channels: int, dtype: str) -> int:
+def filled_multiple(target: Target, channels: int, dtype: str) -> int:
     """The multiple that channels from NCHW are filled up to."""
     piece = PIECE_BYTES // dtype_info(dtype).bytes
     few, whole = (-(-channels // n) * n for n in (_FILL, piece))

@@ -41,6 +41,7 @@ from .passes.sibling_products import join_siblings
 from .passes.slices import slices_behind_reshapes
 from .passes.spellings import one_spelling
 from .passes.split_concat import split_concat
+from .passes.stored_phases import stored_phases
 from .passes.turn_products import turn_products
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -91,6 +92,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
         Pass("widen_halves", lambda g, t, d: widen_halves(g, t)),
         Pass("separate_pools", lambda g, t, d: separate_pools(g, t)),
+        Pass("stored_phases", lambda g, t, d: stored_phases(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
         Pass("few_outputs", lambda g, t, d: few_outputs(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),

@@ -5,6 +5,7 @@ from . import (
     attention,
     collective,
     conv,
+    conv_phases,
     conv_sum,
     deform,
     elementwise,
@@ -47,7 +48,7 @@ from .registry import (
 )
 
 __all__ = [
-    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_phases", "conv_sum", "deform",
     "elementwise", "experts", "factors", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "special", "tap_sum", "transform_layout", "trees", "vjp",
 ]  # fmt: skip

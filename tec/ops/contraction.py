@@ -75,12 +75,13 @@ def one_after_another(parts: Sequence[tuple[Operand, int]]) -> Operand:
 class Fold:
     """Where the results of a product stand in a tensor of other dimensions (a convolution's groups are places along its channels).
 
-    `place`: (batch..., i, j) -> the index into the tensor of `shape`; `find`: back.
+    `place`: (batch..., i, j) -> the index into the tensor of `shape`; `find`: back. is_cut: some lie beyond the tensor, and are not kept.
     """
 
     shape: tuple[Size, ...]
     place: Callable[..., list[Any]]
     find: Callable[..., list[Any]]
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,20 +145,20 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
 
     def pixel(batch: Any, p: Any, k: Any) -> Any:
         n, g = batch
-        at = {"N": n, "C": g * merged * own_in + k // window, **dict(zip(letters, _digits(p, extents)))}
-        return windows.read(at, dict(zip(letters, _digits(k % window, taps))))
+        at = {"N": n, "C": g * merged * own_in + k // window, **dict(zip(letters, split_place(p, extents)))}
+        return windows.read(at, dict(zip(letters, split_place(k % window, taps))))
 
     def weight(batch: Any, c: Any, k: Any) -> Any:
         channel = k // window
         value = w(
-            batch[1] * merged * own_out + c, channel % own_in if merged > 1 else channel, *_digits(k % window, taps)
+            batch[1] * merged * own_out + c, channel % own_in if merged > 1 else channel, *split_place(k % window, taps)
         )
         if merged == 1:
             return value
         return te.if_then_else(c // own_out == channel // own_in, value, te.const(0, w.dtype))
 
     def place(n: Any, g: Any, c: Any, p: Any) -> list[Any]:
-        return [n, g * merged * own_out + c, *_digits(p, extents)]
+        return [n, g * merged * own_out + c, *split_place(p, extents)]
 
     def find(n: Any, c: Any, *at: Any) -> list[Any]:
         p = at[0]
@@ -177,7 +177,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         ),
         Operand(
             pixel, x.dtype, False, run, guarded=_is_padded(attrs),
-            distinct=_distinct(x, (sy["N"], groups * own_in, math.prod(extents), window)), tap=1, sides=_sides(taps),
+            distinct=distinct_share(x, (sy["N"], groups * own_in, math.prod(extents), window)), tap=1, sides=_sides(taps),
         ),
     )  # fmt: skip
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
@@ -197,7 +197,7 @@ def _is_padded(attrs: Attrs) -> bool:
     return not all(map(is_zero, (*attrs["before"], *attrs["after"])))
 
 
-def _distinct(x: Tensor, windows: Sequence[Size]) -> float:
+def distinct_share(x: Tensor, windows: Sequence[Size]) -> float:
     """The elements of an image over those of its windows, whose number is the product of `windows`; 1 where a size is open."""
     sizes = (*static_shape(x), *windows)
     if is_symbolic(sizes):
@@ -205,7 +205,7 @@ def _distinct(x: Tensor, windows: Sequence[Size]) -> float:
     return float(min(1.0, math.prod(sizes[: x.ndim]) / max(1, math.prod(windows))))
 
 
-def _digits(i: Any, sizes: Sequence[int]) -> list[Any]:
+def split_place(i: Any, sizes: Sequence[int]) -> list[Any]:
     """A place along axes of `sizes` that are counted through as one."""
     made: list[Any] = []
     for size in reversed(sizes[1:]):
@@ -283,7 +283,7 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
         guarded=_is_padded(attrs),
-        distinct=_distinct(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
+        distinct=distinct_share(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
         tap=own_in if along and isinstance(own_in, int) else 1, sides=_sides(sw[k] for k in spatial(attrs)),
     )  # fmt: skip
 

@@ -46,11 +46,12 @@ class LoopAttr:
 @dataclass(slots=True, eq=False)
 class IndexMap:
     """From transform_layout: `apply` takes an index of the tensor to one of the buffer, whose shape is `shape`. separators: the
-    dimensions before which the layout has an AXIS_SEPARATOR, which changes no address."""
+    dimensions before which the layout has an AXIS_SEPARATOR, which changes no address. cut: those in which elements lie beyond the shape, which are not stored."""
 
     apply: Callable[[Sequence[Expr]], list[Expr]]
     shape: tuple[Expr, ...]
     separators: tuple[int, ...] = ()
+    cut: tuple[int, ...] = ()
 
 
 class StageState(Spelled):

@@ -285,7 +285,14 @@ class Lowering:
             end = B.add(dom.min, dom.extent)
             if not self._below(value, span, end):
                 out.append(_before(value, end))
-        return _distinct([*self.unrolled_before(stage, values), *out])
+        return _distinct([*self.unrolled_before(stage, values), *out, *self.within_layout(stage, values)])
+
+    def within_layout(self, stage: Stage, values: Values) -> list[E.Expr]:
+        """Of a layout that is cut, that elements are stored."""
+        if stage.layout is None or not stage.layout.cut:
+            return []
+        at = [self.arith.simplify(i) for i in stage.layout.apply([values[iv] for iv in stage.op.root_iter_vars()])]
+        return [_before(at[k], stage.layout.shape[k]) for k in stage.layout.cut]
 
     def unrolled_before(self, stage: Stage, values: Values) -> list[E.Expr]:
         """For a rolling buffer: not what an earlier step of the attachment loop has computed."""

@@ -559,6 +559,24 @@ def test_transform_layout_of_a_sum():
         s[B].transform_layout(lambda i: [i - 3])
 
 
+@pytest.mark.parametrize("within,what", [([3], "where the layout has 4, 4"), ([5, 4], "none larger"), ([0, 4], "none larger"), (3, "a size for each dimension")])  # fmt: skip
+def test_transform_layout_within_what_it_has_not(within, what):
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1, name="B")
+    s = create_schedule(B)
+    with mistake(what):
+        s[B].transform_layout(lambda i: [i // 4, i % 4], within=within)
+
+
+def test_transform_layout_within_of_what_others_read():
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1, name="B")
+    C = te.compute((16,), lambda i: B[i] * 2, name="C")
+    s = create_schedule(C)
+    with mistake("would not be stored"):
+        s[B].transform_layout(lambda i: [i // 4, i % 4], within=[3, 4])
+
+
 def test_transform_layout_arity():
     _, B, _, s = add()
     with mistake("does not take 1 indices"):

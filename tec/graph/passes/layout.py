@@ -21,6 +21,7 @@ from ..graph import Graph, Node, Value
 from .layout_choice import Layouts, choose, wanted
 from .lone_convolutions import lone_convolution
 from .rewrite import Rebuild
+from .stored_phases import are_better_by_pixels, by_pixels, pixels
 
 _WINDOW = ("strides", "dilations", "before", "after")
 
@@ -91,7 +92,7 @@ def sizes_of(v: Value) -> dict[str, int]:
 def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) -> Graph:
     """The graph with its convolutions of constant weights in the layouts that the target's templates like, or in those that are `chosen`; the same graph
     where it has none."""
-    if not any(wanted(n, target, ()) for n in graph.nodes):
+    if not any(n.op == "conv_phases" or wanted(n, target, ()) for n in graph.nodes):
         return graph
     b, chosen = _Twins(graph), chosen if chosen is not None else choose(graph, target)
     lone = lone_convolution(graph, target)
@@ -101,6 +102,8 @@ def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) 
             is_put = own is not None and _conv(b, node, own)
         elif node in chosen.others:
             is_put = chosen.others[node] != plain(4) and _follow(b, node, chosen.others[node])
+        elif node.op == "conv_phases":
+            is_put = _phases(b, node, target)
         else:
             if lone is not None and lone.node is node:
                 own = lone.convolution
@@ -140,6 +143,22 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
     }  # fmt: skip
     (made,) = b.new.add("conv", [source, weights], attrs | _space(x, wanted.x), out.name, node.origin)
     return b.keep(out, wanted.y, b.cast(made, out.dtype, out.name))
+
+
+def _phases(b: _Twins, node: Node, target: Target) -> bool:
+    """Phases of an image that lies as pixels by channels, or is better copied to them. False leaves it as it is."""
+    x, w = node.inputs
+    lies = pixels(x.ndim)
+    is_there = lies in b.twins.get(x, ())
+    if not is_there and not are_better_by_pixels(node, target):
+        return False
+    fill = 1 if is_there else preferred.filled_multiple(target, x.shape[1], x.dtype)
+    data = np.asarray(w.data)
+    data = np.moveaxis(data.reshape(*data.shape[:-1], x.shape[1], -1), -1, -2)
+    data = np.pad(data, [*[(0, 0)] * (data.ndim - 1), (0, -x.shape[1] % fill)])
+    weights = b.new.constant(np.ascontiguousarray(data.reshape(*w.shape[:-1], -1)), w.name, w.dtype)
+    image = b.twin(x, lies, fill if x.shape[1] % fill else 1)
+    return b.put(node, plain(x.ndim), [image, weights], by_pixels(x.type, node.attrs))
 
 
 def _space(x: Value, layout: Layout) -> dict[str, Any]:

@@ -28,11 +28,13 @@ class TransformLayout(Primitive[list[IterVar]]):
 
     method: ClassVar[str] = "transform_layout"
 
-    by_name: ClassVar[tuple[str, ...]] = ("keep_loops",)
+    by_name: ClassVar[tuple[str, ...]] = ("keep_loops", "within")
+    lists: ClassVar[tuple[str, ...]] = ("within",)
 
     stage: Any
     mapping: Any
     keep_loops: Any = None
+    within: Any = None
 
     def check(self, sch: Schedule) -> None:
         stage, mapping = self.stage, self.mapping
@@ -52,6 +54,22 @@ class TransformLayout(Primitive[list[IterVar]]):
         digits = _digits_of(stage, mapping)
         if isinstance(stage.op, ComputeOp) and not self.keep_loops:
             _loops(stage, digits)
+        if self.within is not None:
+            self._check_within(_extents(digits, stage.op.output(0).shape))
+
+    def _check_within(self, extents: Sequence[Expr]) -> None:
+        stage, within = self.stage, self.within
+        if not isinstance(stage.op, ComputeOp) or not stage.is_output:
+            raise fail(
+                stage, f"transform_layout of {stage.name} within {within}: others read what would not be stored", mark=stage,
+                hint="give `within` for a stage that is an output",
+            )  # fmt: skip
+        fits = isinstance(within, (list, tuple)) and len(within) == len(extents)
+        if not fits or any(isinstance(n, IntImm) and not 1 <= size <= n.value for size, n in zip(within, extents)):
+            raise fail(
+                stage, f"transform_layout of {stage.name} within {within}, where the layout has {', '.join(map(str, extents))}", mark=stage,
+                hint="give a size for each dimension of the layout, none larger than it",
+            )  # fmt: skip
 
     def apply(self, sch: Schedule) -> list[IterVar]:
         stage, mapping = self.stage, self.mapping
@@ -65,7 +83,10 @@ class TransformLayout(Primitive[list[IterVar]]):
                 stage.all.extend(r.children)
             stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
         separators = separators_of(mapping, [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)])
-        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)), separators)
+        extents = tuple(_extents(digits, shape))
+        sizes = extents if self.within is None else tuple([B.const(n) for n in self.within])
+        cut = tuple([k for k, n in enumerate(self.within or ()) if not B.is_const(extents[k], n)])
+        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), sizes, separators, cut)
         return loops
 
 

@@ -174,7 +174,7 @@ NONE: dict[str, str] = {
         "nextafter floor_divide remainder int_power mx_matmul mx_quantize".split(),
         _INTEGERS,
     ),
-    **dict.fromkeys("packed_matmul round_blocks projection transform_layout append vjp conv_sum resample_axes tap_sum".split(), _LATER),
+    **dict.fromkeys("packed_matmul round_blocks projection transform_layout append vjp conv_sum conv_phases resample_axes tap_sum".split(), _LATER),
     **dict.fromkeys("all_reduce all_gather reduce_scatter all_to_all".split(), "no computation of one device: refused"),
     **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
     "write_rows": "writes into the memory of a state: refused",

@@ -16,6 +16,7 @@ VARIADIC = {"concat", "einsum"}
 BY_ATTRIBUTES = {
     "attention",
     "choose",
+    "conv_phases",
     "conv_sum",
     "loop",
     "projection",

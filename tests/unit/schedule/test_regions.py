@@ -344,6 +344,23 @@ def test_layout_of_an_intermediate(extent):
     assert const_shape(allocs(func)["B"]) == (-(-extent // 4), 5, 4)
 
 
+@pytest.mark.parametrize("factor,within", [(4, [5, 2]), (5, [3, 4])])
+def test_a_layout_is_cut(factor, within):
+    """What lies beyond is not stored, in whole tiles and in those that overhang."""
+    A = te.placeholder((8, 3), name="A")
+    C = te.compute((8, 3), lambda i, j: A[i, j] + 1, name="C")
+    s = create_schedule(C)
+    s[C].split(C.op.axis[0], factor=factor)
+    s[C].transform_layout(lambda i, j: [i // 4 * 3 + j, i % 4], keep_loops=True, within=within)
+    func = to_loops(s, [A, C])
+    from tec.ir.interp import run
+
+    a, c = np.arange(24, dtype="float32").reshape(8, 3), np.zeros(within, "float32")
+    run(func, [a, c], check=True)
+    want = (a + 1).reshape(2, 4, 3).transpose(0, 2, 1).reshape(6, 4)
+    np.testing.assert_array_equal(c, want[: within[0], : within[1]])
+
+
 def test_layout_of_parameters():
     A = te.placeholder((6, 8), name="A")
     C = te.compute((6, 8), lambda i, j: A[i, j] + 1, name="C")

@@ -69,7 +69,9 @@ class Folded(Space):
         fold = self.contraction.fold
         assert fold is not None
         for t in made.outputs:
-            made.schedule[t].transform_layout(lambda *at: fold.place(*at), keep_loops=True)
+            made.schedule[t].transform_layout(
+                lambda *at: fold.place(*at), keep_loops=True, within=fold.shape if fold.is_cut else None
+            )
         return made
 
 

@@ -1,0 +1,127 @@
+"""Convolutions whose channels become places of a larger image, in one operator: what they mean, on chips with and without matrix units, and where they pay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from ml_dtypes import bfloat16
+
+import tec
+from tec.errors import ImportModelError
+from tec.graph import Graph, run_graph
+from tec.graph.builders import Builder
+from tec.graph.optimize import optimize
+from tec.graph.passes import stored_phases as passes
+from tec.ops.registry import TensorType, get_op
+
+from ... import seeds
+from .test_transposed import Case, built, wanted
+
+MI300X = tec.Target("rocm -mcpu=gfx942")
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever prices say."""
+    monkeypatch.setattr(passes, "_pays", lambda *a: True)
+
+
+def drawn(rng: np.random.Generator, nd: int, channels: tuple[int, int] = (3, 5), most: int = 6) -> Case:
+    """Small whole numbers, so that any order of sums is exact; the output is cut anywhere, or reaches beyond all windows."""
+    space, kernel, strides = (rng.integers(*ends, nd) for ends in ((2, most), (2, 6), (2, 5)))
+    full = (space - 1) * strides + kernel
+    before = [int(rng.integers(0, min(n, 5))) for n in full]
+    return {
+        "x": rng.integers(-2, 3, (2, channels[0], *space)).astype("float32"), "w": rng.integers(-2, 3, (*channels, *kernel)).astype("float32"),
+        "strides": strides.tolist(), "dilations": [1] * nd, "before": before, "groups": 1,
+        "out": [int(rng.integers(1, n - b + 4)) for n, b in zip(full, before)],
+    }  # fmt: skip
+
+
+def is_stored(g: Graph) -> bool:
+    return [n.op for n in g.nodes].count("conv_phases") == 1 and not any(n.op in ("conv", "transpose") for n in g.nodes)
+
+
+@pytest.mark.parametrize("seed", range(seeds.first(), seeds.first() + 30))
+def test_drawn_ones_are_the_sums_written_out(seed: int, always: None) -> None:
+    rng = np.random.default_rng(seed)
+    case = drawn(rng, int(rng.integers(1, 4)))
+    g = passes.stored_phases(built(case, constant=True), MI300X)
+    assert is_stored(g)
+    np.testing.assert_array_equal(run_graph(g, {"x": case["x"]})[0], wanted(case))
+
+
+@pytest.mark.parametrize("chip,dtype", [("gfx942", "float16"), ("gfx942", "float32"), ("gfx1201", "float16"), ("gfx1100", "float32"), ("gfx1030", "float16"), ("gfx90a", "bfloat16")])  # fmt: skip
+@pytest.mark.parametrize("by_pixels", [False, True])
+def test_compiled(chip: str, dtype: str, by_pixels: bool, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an image as it is, and of one that lies as pixels by channels, filled up to whole pieces."""
+    monkeypatch.setattr("tec.graph.passes.layout.are_better_by_pixels", lambda *a: by_pixels)
+    case = drawn(np.random.default_rng(seeds.first()), 2, (20, 24), 12)
+    g, dev = built(case, dtype, constant=True), tec.rocm_emu(chip)
+    net = tec.compile(g, f"rocm -mcpu={chip}", cache=False)
+    assert any("conv_phases" in made for made in net.report.functions.values())
+    got = net.run({"x": case["x"].astype(bfloat16 if dtype == "bfloat16" else dtype)}, dev)[0]
+    np.testing.assert_array_equal(np.asarray(got, "float32"), wanted(case))
+
+
+def shuffled(space: tuple[int, ...], kernel: int, factor: int, stride: int = 1, after: str = "") -> Graph:
+    """A convolution and a pixel shuffle, which other nodes may read too."""
+    g, rng, nd = Graph(), np.random.default_rng(1), len(space)
+    b = Builder(g, "t")
+    x, f = g.input("x", "float32", (2, 5, *space)), factor**nd
+    w = g.constant(rng.integers(-2, 3, (3 * f, 5, *[kernel] * nd)).astype("float32"))
+    pad = (kernel // 2,) * nd
+    y = b.op("conv", x, w, strides=(stride,) * nd, dilations=(1,) * nd, before=pad, after=pad, groups=1)
+    z = b.reshape(y, (2, 3, *[factor] * nd, *y.shape[2:]))
+    z = b.transpose(z, (0, 1, *[k for d in range(nd) for k in (2 + nd + d, 2 + d)]))
+    z = b.reshape(z, (2, 3, *[n * factor for n in y.shape[2:]]))
+    g.set_outputs([b.op("relu", z), *([b.op("relu", y)] if after == "read" else [])])
+    return g
+
+
+@pytest.mark.parametrize("case", [((5, 7), 3, 2), ((9,), 5, 3), ((6, 4), 3, 2, 2), ((3, 4, 3), 1, 2)], ids=str)
+def test_pixel_shuffles(case: Any, always: None) -> None:
+    g = shuffled(*case)
+    x = {"x": np.random.default_rng(2).integers(-2, 3, g.inputs[0].shape).astype("float32")}
+    after = passes.stored_phases(g, MI300X)
+    assert is_stored(after)
+    np.testing.assert_array_equal(run_graph(after, x)[0], run_graph(g, x)[0])
+
+
+def test_results_that_others_read_stay(always: None) -> None:
+    g = shuffled((5, 7), 3, 2, after="read")
+    assert passes.stored_phases(g, MI300X) is g
+
+
+@pytest.mark.parametrize("target,channels,side,pays", [
+    ("rocm -mcpu=gfx942", (128, 64), 64, True), ("rocm -mcpu=gfx1030", (128, 64), 64, True),
+    ("rocm -mcpu=gfx942", (512, 2), 128, False),  # of so few channels a product of all phases fills the matrix units
+    ("llvm", (128, 64), 64, False), ("cuda -arch=sm_90a", (128, 64), 64, False),  # nobody measured it there
+])  # fmt: skip
+def test_where_it_pays(target: str, channels: tuple[int, int], side: int, pays: bool) -> None:
+    case = {
+        "x": np.zeros((2, channels[0], side, side), "f"), "w": np.zeros((*channels, 4, 4), "f"), "groups": 1,
+        "strides": [2, 2], "dilations": [1, 1], "before": [1, 1], "out": [2 * side] * 2,
+    }  # fmt: skip
+    after = passes.stored_phases(built(case, "float16", constant=True), tec.Target(target))
+    assert is_stored(after) is pays
+
+
+def test_with_dilation_phases_move_apart(always: None) -> None:
+    """Their windows begin at other places each: those stay by copies."""
+    case = drawn(np.random.default_rng(0), 2) | {
+        "dilations": [3, 3],
+        "strides": [2, 2],
+        "before": [0, 0],
+        "out": [9, 9],
+    }
+    g = optimize(built(case, constant=True), MI300X)
+    assert not any(n.op == "conv_phases" for n in g.nodes)
+
+
+def test_channels_that_do_not_fit() -> None:
+    attrs = dict.fromkeys(("strides", "dilations", "before", "first"), (1, 1)) | {"kernel": (2, 2), "factors": (2, 2), "out_space": (8, 8)}  # fmt: skip
+    with pytest.raises(ImportModelError, match="the channels do not fit"):
+        get_op("conv_phases").infer([TensorType("float32", (1, 3, 4, 4)), TensorType("float32", (2, 2, 5, 11))], attrs)
