@@ -56,16 +56,22 @@ def _tap_sum(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
     lx, ly = layouts_of(attrs, 2)
     sizes = _sizes(static_shape(x), attrs)
     windows = Windows(x, attrs, lx, True)
-    places = list(itertools.product(*(range(n) for n in attrs["kernel"])))
-    own = sizes["C"] // attrs["groups"]
+    taps, own = math.prod(attrs["kernel"]), sizes["C"] // attrs["groups"]
 
-    def body(*i: Any) -> Any:
+    def term(i: Sequence[Any], place: Sequence[Any]) -> Any:
         at = {axis: v for axis, v in ly.place(i, sizes).items() if len(axis) == 1}
         group, c = (0, at["C"]) if attrs["groups"] == 1 else (te.indexdiv(at["C"], own), te.indexmod(at["C"], own))
-        terms = (
-            windows.read({**at, "C": (group * len(places) + k) * own + c}, dict(zip(spatial(attrs), place)))
-            for k, place in enumerate(places)
-        )
-        return functools.reduce(operator.add, terms).astype(out.dtype)
+        tap = functools.reduce(lambda k, r: k * r[1] + r[0], zip(place, attrs["kernel"]), 0)
+        return windows.read({**at, "C": (group * taps + tap) * own + c}, dict(zip(spatial(attrs), place)))
+
+    if lx == plain(len(attrs["strides"]) + 2):
+        # Neighbours along a row have windows of their own: as a sum a thread has few of them, and loads without branches.
+        axes = [te.reduce_axis((0, n), f"r{k}") for k, n in enumerate(attrs["kernel"])]
+        y = te.compute(out.shape, lambda *i: te.sum(term(i, axes), axis=axes), name="tap_sum")
+        return [y if y.dtype == out.dtype else te.compute(out.shape, lambda *i: y(*i).astype(out.dtype), name="cast")]
+
+    def body(*i: Any) -> Any:
+        places = itertools.product(*(range(n) for n in attrs["kernel"]))
+        return functools.reduce(operator.add, (term(i, place) for place in places)).astype(out.dtype)
 
     return [te.compute(out.shape, body, name="tap_sum")]

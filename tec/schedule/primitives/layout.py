@@ -29,7 +29,6 @@ class TransformLayout(Primitive[list[IterVar]]):
     method: ClassVar[str] = "transform_layout"
 
     by_name: ClassVar[tuple[str, ...]] = ("keep_loops", "within")
-    lists: ClassVar[tuple[str, ...]] = ("within",)
 
     stage: Any
     mapping: Any

@@ -69,6 +69,15 @@ def test_where_it_pays(target, pays, case) -> None:
     assert any(n.op == "tap_sum" for n in after.nodes) is pays
 
 
+def test_sums_of_many_taps_are_short_code(monkeypatch) -> None:
+    """A thread has few of them, however wide the results' pieces are: written out for eight, 49 taps were 392 loads, each behind a branch."""
+    monkeypatch.setattr("tec.graph.passes.few_outputs._pays", lambda *a: True)
+    net = tec.compile(convolution((1, 96, 80, 80), 9, (7, 7), dtype="float16"), MI300X, cache=False)
+    text = net.module.get_source("asm")
+    (kernel,) = [part for part in text.split(".p2align") if "tap_sum" in part and "s_endpgm" in part]
+    assert kernel.count("s_cbranch") < 49
+
+
 def test_channels_that_are_not_taps_times_outputs() -> None:
     attrs = dict.fromkeys(("strides", "dilations", "before", "after"), (1, 1)) | {"kernel": (3, 3), "groups": 1, "out_dtype": "float32"}  # fmt: skip
     with pytest.raises(ImportModelError, match="sums of taps"):
