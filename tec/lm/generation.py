@@ -44,13 +44,21 @@ def check_most(most: Any) -> None:
         raise ArgumentError(f"max_tokens is {most!r}", hint="a number of tokens, 1 at least")
 
 
+def _stream_of(tokenizer: Decodes | None) -> Stream | ByteStream:
+    """What makes text of tokens: none without a tokenizer, by their bytes where those do not depend on where a text begins."""
+    if tokenizer is None:
+        return ByteStream(lambda token: b"")
+    bytes_of = getattr(tokenizer, "token_bytes", None)
+    return Stream(tokenizer) if bytes_of is None else ByteStream(bytes_of)
+
+
 class Generation:
     """An iterator over pieces of text. `ids`: its tokens so far; `text`: what was given; `reason`: why it ended ("end", "length", "stop"), None before;
     `prompt_tokens`, `prompt_seconds` (to the first token), `seconds` (of the tokens behind the first), `tokens_per_second`; `logprobs`: for each token the
     likeliest ones with the logarithms of their probabilities, where they were asked for."""
 
     def __init__(
-        self, decoder: Decoder, tokenizer: Decodes, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),
+        self, decoder: Decoder, tokenizer: Decodes | None, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),
         ends: Collection[int] = (), logprobs: int = 0, form: Form | None = None,
     ):  # fmt: skip
         check_most(max_tokens)
@@ -90,9 +98,7 @@ class Generation:
 
     def _write(self) -> Iterator[str]:
         """Pieces of the text as tokens come; `reason` says in the end why no more do."""
-        # What a token adds does not depend on where a text begins.
-        bytes_of = getattr(self._tokenizer, "token_bytes", None)
-        stream = Stream(self._tokenizer) if bytes_of is None else ByteStream(bytes_of)
+        stream = _stream_of(self._tokenizer)
         start = time.perf_counter()
         logits = self._decoder.begin(self._prompt)
         self.prompt_seconds = time.perf_counter() - start

@@ -351,7 +351,7 @@ class Layers:
         if head == tied and self.c.get("tie_word_embeddings") is False:
             raise ImportModelError(
                 f"the checkpoint of {self.c.architecture} has no lm_head.weight, and its configuration says tie_word_embeddings = False",
-                hint="a part of it is missing",
+                hint='all files of the checkpoint; or "tie_word_embeddings": true in config.json, if the table is shared',
             )
         y = self.linear(x, head, sizes=[self.c.vocabulary])[0]
         if head == tied and self.w.has("lm_head.bias"):  # the table is shared, the bias is not

@@ -198,7 +198,7 @@ class LanguageModel:
         """Generates text behind a prompt. Returns an iterator over pieces of text (`Generation`).
 
         prompt: a text, tokens, or messages ({"role": "user", "content": ...}), from which the model's chat template
-        makes a text. max_tokens: by default as many as the context has room for. temperature, top_k, top_p, min_p:
+        makes a text. Without a tokenizer in the model's files it is tokens, and `ids` of what is returned are the answer. max_tokens: by default as many as the context has room for. temperature, top_k, top_p, min_p:
         see `Sampling`; for messages the defaults are those of the model's files, and otherwise the most likely token.
         seed: equal seeds draw equal texts. stop: texts that end the generation. logprobs: how many of the most likely
         tokens are kept for each step. ngrams, draft: guess the next tokens from the text, or by a smaller model of the
@@ -212,7 +212,7 @@ class LanguageModel:
         guesser = guesser_of(self, ngrams, draft)
         decoder = self if guesser is None else Speculative(self, guesser)
         form = None if schema is None or schema is False else self._forms.of(schema)(self.ends)
-        return Generation(decoder, self.tokenizer, ids, most, settings, stop, self.ends, logprobs, form)
+        return Generation(decoder, self.checkpoint.tokenizer, ids, most, settings, stop, self.ends, logprobs, form)
 
     def beams(
         self, prompt: Prompt, count: int = 4, *, max_tokens: int = 128, length_penalty: float = 1.0
@@ -325,7 +325,7 @@ class LanguageModel:
         if wrong is not None:
             raise ArgumentError(
                 f"token {wrong} is none of the model's {self.config.vocabulary}",
-                hint="the tokenizer is another model's",
+                hint=f"tokens from 0 to {self.config.vocabulary - 1}; if a text gave it, the tokenizer is another model's",
             )
         if not found:
             raise ArgumentError("the prompt has no tokens", hint="a text that is not empty, tokens, or messages")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -404,3 +405,15 @@ def test_chosen_experts_alone_are_read_on_cpus_where_they_lie_in_one_tensor(
     made: Any = None
     w = WeightBuilder(made, tensors, tec.Target(target))
     assert w.gathers(["stacked"]) is stacked and w.gathers(["stacked", "apart"]) is apart
+
+
+def test_tokens_need_no_tokenizer():
+    """Folders without one are met in the wild: tokens in, tokens out."""
+    whole, bare = llama(), replace(llama(), make_tokenizer=lambda: None)
+    want = load(whole).generate([5, 6, 7], max_tokens=5)
+    assert "".join(want) and len(want.ids) == 5
+    lm = load(bare)
+    run = lm.generate([5, 6, 7], max_tokens=5)
+    assert list(run) == [] and run.ids == want.ids and run.reason == "length"
+    with pytest.raises(tec.ArgumentError, match=r"no tokenizer[^$]*give tokens"):
+        lm.generate("text")
