@@ -15,6 +15,7 @@ function linksOf(k) {
   };
 }
 function showLinks(kind, n) {
+  makeRest();
   document.querySelectorAll(".code li.on, .code li.near").forEach(l => l.classList.remove("on", "near"));
   const others = linked.links[kind](n), line = (k, i) => pane(k).querySelector("ol")?.children[i - 1];
   line(kind, n)?.classList.add("on");
@@ -25,18 +26,31 @@ function showLinks(kind, n) {
   }
 }
 const LINE = 18;  // pixels of a line of code (page.css)
-// Fills a pane; returns how far it is to be scrolled.
+const AT_ONCE = 400;  // lines that are made in one go: some screens of them, and some ten milliseconds
+// The lines that are not made yet: of each pane, what makes the next ones and says whether there are more.
+let rest = [];
+function makeRest() { rest.forEach(more => { while (more()); }); rest = []; }
+function makeMore() {
+  rest = rest.filter(more => more());
+  if (rest.length) setTimeout(makeMore);
+}
+// Fills a pane, its first lines at once; returns how far it is to be scrolled.
 function fillCode(k, kind) {
   const p = pane(kind), text = k[kind];
   if (!text) { p.textContent = "(none)"; return 0; }
   const ranks = linked.links[kind], live = kind === "asm" && k.live, held = kind === "asm" && k.held, most = Math.max(1, ...(held || []));
-  p.innerHTML = "<ol>" + text.split("\n").map((line, i) => {
+  const lines = text.split("\n"), row = (line, i) => {
     const to = ranks(i + 1), any = Object.values(to).some(l => l.length);
     const beside = live ? `<em>${live[i] || ""}</em>${held.length ? (held[i] ? `<em class="stall" style="--s:${Math.round(80 * held[i] / most)}">${(held[i] / 10).toFixed(1)}%</em>` : "<em></em>") : ""}` : "";
     return `<li${any ? ' class="linked"' : ""}><span>${i + 1}</span>${beside}<code>${coloured(kind, line)}</code></li>`;
-  }).join("") + "</ol>";
+  };
+  const rows = (from, to) => lines.slice(from, to).map((line, i) => row(line, from + i)).join("");
   // It begins where the function does.
-  const begin = kind === "ir" ? 0 : text.split("\n").findIndex(line => (kind === "llvm" ? /^define /.test(line) : line === k.name + ":" || /\.entry/.test(line)));
+  const begin = kind === "ir" ? 0 : lines.findIndex(line => (kind === "llvm" ? /^define /.test(line) : line === k.name + ":" || /\.entry/.test(line)));
+  let made = Math.max(0, begin) + AT_ONCE;
+  p.innerHTML = "<ol>" + rows(0, made) + "</ol>";
+  const list = p.firstChild;
+  if (made < lines.length) rest.push(() => { list.insertAdjacentHTML("beforeend", rows(made, made + AT_ONCE)); made += AT_ONCE; return made < lines.length; });
   return Math.max(0, begin * LINE - 4);
 }
 function drawDetail() {
@@ -51,8 +65,10 @@ function drawDetail() {
   $("source").textContent = k.source;
   drawConsidered(k);
   linked.links = linksOf(k);
+  rest = [];
   const from = ["ir", "llvm", "asm"].map(kind => [kind, fillCode(k, kind)]);
   from.forEach(([kind, top]) => { pane(kind).scrollTop = top; });  // when all are filled: each asks for the page's layout
+  if (rest.length) setTimeout(makeMore);
   const some = [k.of_asm.length || k.of_llvm.length ? "A click on a line shows what it became and what it came from." : "", k.live ? "Beside the assembly: vector registers in use" + (k.held.length ? ", and the share of the waves' time that they wait there." : ".") : ""];
   $("codenote").textContent = some.filter(Boolean).join(" ");
 }

@@ -302,6 +302,24 @@ def test_the_page_fits_its_window(report, in_browser, width):
         assert got["cut"] <= 0, "a column of the table of kernels is out of sight"
 
 
+_PIECES = """
+const lines = () => document.querySelector("#codes [data-kind=asm] .code ol").children, want = byName.get(state.kernel).asm.split("\\n").length;
+choose(state.kernel);
+const at_first = lines().length;
+while (rest.length) await new Promise(r => setTimeout(r, 20));
+const later = lines().length;
+choose(state.kernel);
+pane("asm").querySelector("li.linked").click();
+return {want, at_first, later, clicked: lines().length, numbers: [...lines()].every((l, i) => l.querySelector("span").textContent === String(i + 1))};
+"""
+
+
+def test_long_texts_are_made_in_pieces(report, in_browser):
+    """A page opens before all lines of a long kernel are made; they come after it, and at once where one is clicked."""
+    got = in_browser(report.read_text().replace("const AT_ONCE = 400;", "const AT_ONCE = 5;", 1), _PIECES)
+    assert got["at_first"] < got["want"] == got["later"] == got["clicked"] and got["numbers"]
+
+
 _NAMES = """
 roofs.peaks = {"matrix f16": 1307e3, "vector f32": 163e3, "matrix f32": 163e3};  // as a report with products in float16 has them
 drawRoofline();
