@@ -65,6 +65,13 @@ def from_onnx(
     one size. The rows of maps that ZipMap makes stay an array [rows, classes], in the order of its labels. freeze: {input: array} makes inputs constant, as those must be that decide on shapes.
     dtype: "float16" converts the network's arithmetic. state: {input: output} of what an input was in the run before; True: what the
     names say (`state.find_state`). The graph has it as `graph.state`. Raises ImportModelError.
+
+    >>> from onnx import helper
+    >>> x, y = (helper.make_tensor_value_info(n, 1, ("n", 4)) for n in "xy")
+    >>> model = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y]))
+    >>> graph, weights = tec_onnx.from_onnx(model)
+    >>> print(graph.outputs[0].type, weights)
+    float32[n, 4] {}
     """
     proto = load_model(model)
     frozen = dict(freeze or {})

@@ -12,7 +12,12 @@ from .importer import CONVERTERS
 
 def operators() -> dict[str, str]:
     """All operators of the standard, of ai.onnx.ml and those of other domains that are converted: name -> how tec takes it, "converted",
-    "by its definition in ONNX", or "no"."""
+    "by its definition in ONNX", or "no".
+
+    >>> found = tec_onnx.operators()
+    >>> found["Conv"], found["Gelu"]
+    ('converted', 'converted')
+    """
     standard = {(s.domain, s.name): s for s in onnx.defs.get_all_schemas()}
     found = {}
     for domain, name in sorted(set(CONVERTERS) | set(standard)):

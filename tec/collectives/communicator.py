@@ -25,6 +25,11 @@ class Communicator:
 
     Arrays are `tec.nd` arrays on the device, NumPy arrays where the device is the CPU, or any that speak DLPack there. They are compact. On GPUs calls go to the current
     stream and return at once; `sync` waits, with a time limit, and raises DeviceError where a rank does not come.
+
+    >>> with tec.collectives.local(["cpu"] * 3) as group:
+    ...     parts = group.run(lambda comm: comm.all_gather(np.array([comm.rank])).numpy().ravel().tolist())
+    >>> parts[0]
+    [0, 1, 2]
     """
 
     def __init__(self, transport: Transport, device: Device, timeout_s: float):

@@ -24,7 +24,11 @@ from .sampling import no_numbers
 class Beam:
     """A text that was found. ids: its tokens behind the prompt, without the one that ended it. text: of these. logprob: the logarithm of its probability, the ending
     token's with it. score: `logprob` divided by the number of tokens to the power of `length_penalty`. reason: "end", or "length" where `max_tokens` or the context cut it
-    off."""
+    off.
+
+    >>> [(len(beam.ids), beam.reason) for beam in tec.lm.load(checkpoint).beams("Once", 2, max_tokens=3)]
+    [(3, 'length'), (3, 'length')]
+    """
 
     ids: tuple[int, ...]
     text: str

@@ -187,6 +187,11 @@ class Checkpoint:
     top_k, top_p, repetition_penalty) if the files state them; "bos_token" and "eos_token", the texts that a template
     gets where these are not the ids' own. tool_template: in place of chat_template where there are tools, or None.
     path: of the file or folder.
+
+    >>> checkpoint.architecture, checkpoint.config["num_hidden_layers"]      # as `tec.lm.open("model.gguf")` gives it
+    ('llama', 2)
+    >>> checkpoint.tensors["model.norm.weight"].dequantize().shape
+    (64,)
     """
 
     architecture: str

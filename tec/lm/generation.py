@@ -55,7 +55,13 @@ def _stream_of(tokenizer: Decodes | None) -> Stream | ByteStream:
 class Generation:
     """An iterator over pieces of text. `ids`: its tokens so far; `text`: what was given; `reason`: why it ended ("end", "length", "stop"), None before;
     `prompt_tokens`, `prompt_seconds` (to the first token), `seconds` (of the tokens behind the first), `tokens_per_second`; `logprobs`: for each token the
-    likeliest ones with the logarithms of their probabilities, where they were asked for."""
+    likeliest ones with the logarithms of their probabilities, where they were asked for.
+
+    >>> run = tec.lm.load(checkpoint).generate("Once", max_tokens=5)      # checkpoint: or the path of a GGUF file
+    >>> text = "".join(run)
+    >>> run.reason, len(run.ids), run.text == text
+    ('length', 5, True)
+    """
 
     def __init__(
         self, decoder: Decoder, tokenizer: Decodes | None, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),

@@ -19,7 +19,12 @@ from .text.tokenizer import Stream
 @dataclass(frozen=True)
 class Sample:
     """A text that was drawn. ids: its tokens behind the prompt, without the one that ended it. text: of these, up to a text of `stop`. reason: "end", "stop" or "length", as of
-    `Generation`."""
+    `Generation`.
+
+    >>> drawn = tec.lm.load(checkpoint).samples("Once", 2, max_tokens=3, temperature=0.9, seed=1)
+    >>> [(len(sample.ids), sample.reason) for sample in drawn]
+    [(3, 'length'), (3, 'length')]
+    """
 
     ids: tuple[int, ...]
     text: str

@@ -1,5 +1,5 @@
 """The sessions in docstrings of the public API run, each in a namespace of its own with `tec`, `te`, `topi`, `np`, `xp` for `tec.array`, and `tl` for
-`tec.tile`. What compiles on a device runs on an interpreter: tests/conformance holds that devices give the same."""
+`tec.tile`; those of language models have a small `checkpoint`. What compiles on a device runs on an interpreter: tests/conformance holds that devices give the same."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tec.graph import run_graph
 from tec.jit.launching import Launcher
 from tec.runtime import Device, NDArray
 from tests.conformance.harness import Step, interpret
+from tests.unit.lm.tiny import llama
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -31,6 +32,7 @@ PLACES = (
     "ir/build.py",
     "ir/expr.py",
     "target",
+    "collectives",
     "sharding",
     "tuning",
     "te",
@@ -51,10 +53,11 @@ FRAGMENTS = {"tec.te.intrin": "docs/matrix-units.md"}
 
 def modules() -> list[str]:
     """The modules of the public packages that have a session."""
-    files = [p for place in PLACES for p in sorted({ROOT / "tec" / place, *(ROOT / "tec" / place).rglob("*.py")})]
+    places = [(ROOT, ROOT / "tec" / p) for p in PLACES] + [(ROOT / "frontends", ROOT / "frontends" / "tec_onnx")]
+    files = [(base, p) for base, place in places for p in sorted({place, *place.rglob("*.py")})]
     return sorted(
-        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for p in files
+        ".".join(p.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+        for base, p in files
         if p.suffix == ".py" and ">>> " in p.read_text("utf-8")
     )
 
@@ -107,6 +110,10 @@ def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(computing, "_know", lambda *found: None)  # what is kept for later is for compiled code
     module = importlib.import_module(name)
     names = {"tec": tec, "te": te, "topi": tec.topi, "np": np, "xp": tec.array, "tl": tec.tile}
+    if name.startswith("tec.lm."):
+        names["checkpoint"] = llama()
+    if name.startswith("tec_onnx"):
+        names["tec_onnx"] = importlib.import_module("tec_onnx")
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     for session in [*doctest.DocTestFinder().find(module, name, module=module), *sessions_of_values(module)]:
         if session.examples and session.name not in FRAGMENTS:
