@@ -166,13 +166,18 @@ class Communicator:
     @property
     def _live(self) -> Transport:
         if self._transport is None:
-            raise DeviceError(f"rank {self.rank} of {self.size} is closed")
+            raise DeviceError(
+                f"rank {self.rank} of {self.size} is closed",
+                hint="make a new group: one that was closed or has failed takes no calls",
+            )
         return self._transport
 
     def _array(self, x: Any, what: str, writes: bool = False) -> NDArray:
         a = _as_array(x)
         if a is None:
-            raise ArgumentError(f"{what} takes an array, not {type(x).__name__}")
+            raise ArgumentError(
+                f"{what} takes an array, not {type(x).__name__}", hint="an array of tec.nd or NumPy, or one with DLPack"
+            )
         if a.device is not self.device:
             raise ArgumentError(
                 f"{what}: the array is on {a.device}, this rank on {self.device}", hint=f"x.to({self.device})"
@@ -183,7 +188,9 @@ class Communicator:
                 hint="copy it first: tec.nd.array(x, device)",
             )
         if writes and not a.writable:
-            raise ArgumentError(f"{what} cannot write to this array: it is read-only")
+            raise ArgumentError(
+                f"{what} cannot write to this array: it is read-only", hint="a copy of it, or another out="
+            )
         return a
 
     def _summed(self, x: Any, what: str) -> NDArray:
@@ -197,7 +204,10 @@ class Communicator:
             return empty(shape, dtype, self.device)
         a = self._array(out, what, writes=True)
         if (a.shape, a.dtype) != (shape, dtype):
-            raise ArgumentError(f"{what}: the result is {dtype} {shape}, `out` is {a.dtype} {a.shape}")
+            raise ArgumentError(
+                f"{what}: the result is {dtype} {shape}, `out` is {a.dtype} {a.shape}",
+                hint=f"tec.nd.empty({tuple(shape)}, {dtype!r}, comm.device), or leave out= out",
+            )
         return a
 
     def _part(self, a: NDArray, what: str) -> tuple[int, ...]:
@@ -211,9 +221,15 @@ class Communicator:
 
     def _peer(self, rank: int, what: str, may_be_own: bool = False) -> int:
         if not isinstance(rank, int) or not 0 <= rank < self.size:
-            raise ArgumentError(f"{what}={rank!r}: ranks are 0 to {self.size - 1}")
+            raise ArgumentError(
+                f"{what}={rank!r}: ranks are 0 to {self.size - 1}",
+                hint="comm.rank is this one, comm.size says how many there are",
+            )
         if rank == self.rank and not may_be_own:
-            raise ArgumentError(f"{what}={rank}: a rank does not send to itself")
+            raise ArgumentError(
+                f"{what}={rank}: a rank does not send to itself",
+                hint="another rank; a copy stays on the device: x.copyto(y)",
+            )
         return rank
 
 

@@ -93,7 +93,7 @@ def local(devices: Sequence[DeviceLike], timeout_s: float = TIMEOUT_SECONDS) -> 
     """
     found = [as_device(d) for d in devices]
     if not found:
-        raise ArgumentError("a group needs a device")
+        raise ArgumentError("a group needs a device", hint='local(["cpu", "cpu"]), or a list of GPUs')
     if len({(d.kind, d.is_emulated) for d in found}) > 1:
         raise ArgumentError(
             "devices of several kinds: " + ", ".join(map(str, found)), hint="a group has GPUs of one kind, or CPUs"
@@ -103,7 +103,10 @@ def local(devices: Sequence[DeviceLike], timeout_s: float = TIMEOUT_SECONDS) -> 
         boxes = Boxes(size, timeout_s)
         return Group([Communicator(RingTransport(Box(boxes, r)), d, timeout_s) for r, d in enumerate(found)])
     if len(set(found)) < size:
-        raise ArgumentError("a GPU stands twice in a group: " + ", ".join(map(str, found)))
+        raise ArgumentError(
+            "a GPU stands twice in a group: " + ", ".join(map(str, found)),
+            hint="each GPU once; CPUs and software GPUs may stand in a group several times",
+        )
     lib = nccl.library(found[0].kind)
     transports = nccl.connected(found, range(size), size, lib.unique_id(), timeout_s)
     return Group([Communicator(t, d, timeout_s) for t, d in zip(transports, found)], lib.together)
@@ -123,7 +126,10 @@ def connect(
     within `timeout_s` seconds.
     """
     if size < 1 or not 0 <= rank < size:
-        raise ArgumentError(f"rank {rank} of {size}: ranks are 0 to size - 1")
+        raise ArgumentError(
+            f"rank {rank} of {size}: ranks are 0 to size - 1",
+            hint="the same size on all processes, and a rank of its own on each",
+        )
     place = as_device(device)
     secret = (key if key is not None else os.environ.get("TEC_COLLECTIVES_KEY", "tec")).encode()
     if not _has_library(place):

@@ -66,7 +66,9 @@ class Box:
                         why = f"rank {source} did not come within {b.timeout_s:g} s, and rank {self.rank} waits for it in {doing}"
                     if why is not None:
                         self._fail(why)
-                        raise DeviceError(why)
+                        raise DeviceError(
+                            why, hint="the same calls in the same order on all ranks, or a longer timeout_s="
+                        )
                     b.changed.wait(left)
                 return held.popleft()
             finally:
@@ -88,4 +90,7 @@ class Box:
 
     def _check(self) -> None:
         if self.boxes.failed is not None:
-            raise DeviceError(f"the group has failed: {self.boxes.failed}")
+            raise DeviceError(
+                f"the group has failed: {self.boxes.failed}",
+                hint="make a new group: one that was closed or has failed takes no calls",
+            )

@@ -76,7 +76,7 @@ class NcclLibrary:
     def call(self, name: str, *args: Any) -> None:
         status = self.functions[name](*args)
         if status:
-            raise DeviceError(f"{name} failed: {self.text(status)}")
+            raise DeviceError(f"{name} failed: {self.text(status)}", hint="NCCL_DEBUG=INFO prints what the library did")
 
     def text(self, status: int) -> str:
         return str(self._text(status).decode(errors="replace"))
@@ -185,7 +185,8 @@ class NcclTransport:
             if self._comm.value:
                 self._end("ncclCommAbort")
             raise DeviceError(
-                f"rank {self.rank} of {self.size}: the other ranks did not come within {self._timeout_s:g} s"
+                f"rank {self.rank} of {self.size}: the other ranks did not come within {self._timeout_s:g} s",
+                hint="the same calls on all ranks, or a longer timeout_s=",
             )
         if failed:
             raise failed[0]
@@ -336,7 +337,10 @@ class NcclTransport:
 
     def _check(self) -> None:
         if self._over is not None:
-            raise DeviceError(f"the group has failed: {self._over}")
+            raise DeviceError(
+                f"the group has failed: {self._over}",
+                hint="make a new group: one that was closed or has failed takes no calls",
+            )
 
     def _error(self, name: str, status: int) -> DeviceError:
         if self._over is not None:

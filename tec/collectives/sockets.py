@@ -79,7 +79,10 @@ def _dial(address: tuple[str, int], key: bytes, end: float, rank: int) -> socket
         s.sendall(hmac.digest(key, _read(s, _NONCE), "sha256"))
     except (EOFError, OSError):
         s.close()
-        raise DeviceError(f"rank {rank} was refused at {address[0]}:{address[1]}") from None
+        raise DeviceError(
+            f"rank {rank} was refused at {address[0]}:{address[1]}",
+            hint="the key of rank 0: key=, or TEC_COLLECTIVES_KEY",
+        ) from None
     return s
 
 
@@ -90,7 +93,9 @@ def _accept(listener: socket.socket, key: bytes, end: float, waiting: str) -> so
         try:
             s, _ = listener.accept()
         except OSError:
-            raise DeviceError(f"{waiting} did not come in time") from None
+            raise DeviceError(
+                f"{waiting} did not come in time", hint="start all ranks with this address, or give a longer timeout_s="
+            ) from None
         with contextlib.suppress(EOFError, OSError):
             s.settimeout(max(0.1, end - time.monotonic()))
             nonce = os.urandom(_NONCE)
@@ -156,7 +161,7 @@ class Sockets:
                 for other in (s, *self._peers.values()):
                     _send(other, _FAILURE, wrong.encode())
                 s.close()
-                raise DeviceError(wrong)
+                raise DeviceError(wrong, hint="the same size and key on all processes, and a rank of its own on each")
             self._peers[r], places[r] = s, (s.getpeername()[0], told["port"])
         for s in self._peers.values():
             _send(s, _MESSAGE, json.dumps({"places": list(places.items()), "message": self.message}).encode())
@@ -174,7 +179,7 @@ class Sockets:
                 f"rank 0 did not answer rank {self.rank} in time", hint="ranks must share the address and the key"
             ) from None
         if kind == _FAILURE:
-            raise DeviceError(head.decode())
+            raise DeviceError(head.decode(), hint="mend what rank 0 says, and start all ranks again")
         table = json.loads(head)
         self.message = table["message"]
         for r, (host, port) in table["places"]:
@@ -242,7 +247,10 @@ class Sockets:
 
     def _check(self) -> None:
         if self._failed is not None:
-            raise DeviceError(f"the group has failed: {self._failed}")
+            raise DeviceError(
+                f"the group has failed: {self._failed}",
+                hint="make a new group: one that was closed or has failed takes no calls",
+            )
 
     def _listen(self, rank: int, s: socket.socket) -> None:
         why = f"rank {rank} has died"

@@ -93,6 +93,7 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
     common = broadcast_dims(x.shape, wanted)
     if len(common) != len(wanted) or not all(map(structural_equal, common, wanted)):
         raise ExprError(
-            f"{x.name} of shape ({', '.join(map(str, x.shape))}) does not broadcast to ({', '.join(map(str, wanted))})"
+            f"{x.name} of shape ({', '.join(map(str, x.shape))}) does not broadcast to ({', '.join(map(str, wanted))})",
+            hint="sizes that are equal or 1, aligned at the last dimension",
         )
     return elementwise(lambda v: v, x, name="broadcast_to", tag=BROADCAST, shape=wanted)

@@ -58,7 +58,9 @@ def axis_of(axis: Any, ndim: int, what: str) -> int:
     try:
         return normalize_axis(axis, ndim)
     except ImportModelError as e:
-        raise ExprError(f"{what}: {e.message}") from None
+        raise ExprError(
+            f"{what}: {e.message}", hint=e.hint or "inputs and attributes as of the ONNX operator of that name"
+        ) from None
 
 
 def outputs(name: str, inputs: list[Tensor], tag: str = "", /, **attrs: Any) -> list[Tensor]:

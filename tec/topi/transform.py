@@ -83,7 +83,7 @@ def squeeze(a: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
         gone = [axis_of(k, x.ndim, "squeeze") for k in (axis if isinstance(axis, (tuple, list)) else [axis])]
     wrong = [k for k in gone if not (isinstance(shape[k], int) and shape[k] == 1)]
     if wrong:
-        raise ExprError(f"squeeze of axis {wrong[0]} of {x.name}, which has {shape[wrong[0]]} elements")
+        raise ExprError(f"squeeze of axis {wrong[0]} of {shape[wrong[0]]} elements", hint="axes of one element")
     kept = [k for k in range(x.ndim) if k not in gone]
 
     def body(*i: Any) -> Any:
@@ -103,7 +103,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     """
     xs = [tensor(x, "concatenate") for x in a_tuple]
     if not xs:
-        raise ExprError("concatenate of nothing")
+        raise ExprError("concatenate of nothing", hint="one tensor at least")
     return output("concat", xs, INJECTIVE, axis=axis_of(axis, xs[0].ndim, "concatenate"))
 
 
@@ -128,7 +128,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
     if isinstance(indices_or_sections, int):
         parts = indices_or_sections
         if parts < 1 or n % parts != 0:
-            raise ExprError(f"split of {n} elements into {parts} parts")
+            raise ExprError(f"split of {n} elements into {parts} parts", hint="a divisor, or indices where parts begin")
         cuts = [n // parts * k for k in range(parts + 1)]
     else:
         cuts = [0, *indices_or_sections, n]
@@ -359,7 +359,7 @@ def _layout(name: str) -> Layout:
         layout = Layout(name)
         layout.dims  # noqa: B018 - read to check the name
     except ValueError as e:
-        raise ExprError(str(e)) from None
+        raise ExprError(str(e), hint='letters for axes, a number before a small one for a block: "NCHW16c"') from None
     return layout
 
 
@@ -483,7 +483,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Any = 2) -> Tensor:
         of_a, of_b = ([v] if isinstance(v, int) else list(v) for v in axes)
     of_a, of_b = [axis_of(k, x.ndim, "tensordot") for k in of_a], [axis_of(k, y.ndim, "tensordot") for k in of_b]
     if len(of_a) != len(of_b):
-        raise ExprError(f"tensordot over {len(of_a)} axes of one and {len(of_b)} of the other")
+        raise ExprError(f"tensordot over {len(of_a)} and {len(of_b)} axes", hint="as many axes of each, in pairs")
     free = iter("abcdefghijklmnopqrstuvwxyz")
     left = [next(free) for _ in range(x.ndim)]
     right = [left[of_a[of_b.index(k)]] if k in of_b else next(free) for k in range(y.ndim)]

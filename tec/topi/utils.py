@@ -19,7 +19,7 @@ def get_const_int(expr: Any) -> int:
         return expr.value
     if isinstance(expr, int):
         return expr
-    raise ExprError(f"{expr} is no constant")
+    raise ExprError(f"{expr} is no constant", hint="a number, or an expression of numbers: bind the variable first")
 
 
 def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[Any, ...]:

@@ -27,7 +27,6 @@ LEFT: dict[str, int] = {
     "tec/bringup": 3,
     "tec/choices": 10,
     "tec/codegen": 15,
-    "tec/collectives": 19,
     "tec/compat": 6,
     "tec/driver.py": 2,
     "tec/emulator": 14,
@@ -45,7 +44,7 @@ LEFT: dict[str, int] = {
     "tec/te": 7,
     "tec/tile": 2,
     "tec/time_model.py": 1,
-    "tec/topi": 9,
+    "tec/topi": 1,
     "tec/tuning": 7,
 }
 
