@@ -17,7 +17,7 @@ from ..cost import near_gbps
 from ..footprint import SEGMENT_BYTES
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.counts import moved_bytes
-from ..parts.summed import along, in_a_row, reads_apart
+from ..parts.summed import along, in_a_row, reads_apart, run_between
 from ..space import Choice, Cost, Scheduled, Space, Value
 from .sum_loops import a_thread_each, equal_parts, group_per_output, in_parts, neighbours, pixels, wide_sums
 
@@ -239,9 +239,6 @@ class GpuReduction(Space):
             return self._wide_cost(choice, bytes_)
         if self.along != choice["shared"]:
             bytes_ *= self._scattered(choice)
-        elif not self.along:  # a wavefront whose lanes side by side read less than a line reads it in as many turns
-            width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes
-            bytes_ *= max(1.0, _LINE_BYTES / width)
         partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
         gbps = machine.reached_gbps
         memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (gbps * 1e9)
@@ -259,8 +256,37 @@ class GpuReduction(Space):
         launches = 1 + (choice["parts"] > 1)
         if choice["parts"] > 1:  # the second kernel's chain
             waiting += choice["parts"] / (64 if self._joins_by_groups(choice) else 1) / 8 * latency
+        memory = max(memory, self._lines(choice, bytes_))
         most = max(memory, waiting, self._starts(choice))
         return Cost(launches * machine.launch_seconds + most, "memory" if memory == most else "latency")
+
+    def _lines(self, choice: Choice, bytes_: float) -> float:
+        """Seconds in which the last cache gives whole lines, of which a work-group reads short runs between others' elements, or a wavefront of neighbours less than all."""
+        machine, again = self.target.machine, 1.0
+        if choice["shared"] and self._run and machine.priced_by_model:
+            run = self._run * self._element_bytes
+            touched = (
+                max(1.0, run / _LINE_BYTES) if _LINE_BYTES % run == 0 else 1 + (run - self._element_bytes) / _LINE_BYTES
+            )
+            again = touched * _LINE_BYTES / run
+        elif not (choice["shared"] or self.along):
+            again = _LINE_BYTES / (self.target.wavefront_size * self._lanes(choice) * self._element_bytes)
+        return bytes_ * again / (near_gbps(self.target) * 1e9) if again > 1 else 0.0
+
+    @cached_property
+    def _run(self) -> int | None:
+        """Elements of the runs in which a sum's elements lie between others'."""
+        return run_between(self.red)
+
+    @property
+    def _dies(self) -> int:
+        """Dies by which work-groups that share a sum each are ordered: those of runs between others' elements read parts of the same lines, which the L2 of one die has once."""
+        return self.target.machine.dies if self._run else 1
+
+    @property
+    def _between(self) -> int:
+        """Elements of runs that pieces of a thread are not to cross; 0 where there are none, or nobody measured it."""
+        return self._run or 0 if self.target.machine.priced_by_model else 0
 
     def _scattered(self, choice: Choice) -> float:
         """Lines that come over bytes that are asked for, where lanes read far from each other. Short sums one behind the other are all of their lines, which the first
@@ -350,7 +376,8 @@ class GpuReduction(Space):
         if choice["wide"]:
             wide_sums(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
-            group_per_output(s, out, red, threads, choice["rows"])
+            dies, between = (1, 0) if choice["parts"] > 1 else (self._dies, self._between)
+            group_per_output(s, out, red, threads, choice["rows"], dies, between)
         elif not (
             red.tag == "pixels"
             and pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
@@ -361,7 +388,7 @@ class GpuReduction(Space):
     def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
         """The kernel of the parts: a work-group or a thread each, or a thread for some neighbours."""
         if choice["shared"]:
-            group_per_output(s, op, op, choice["threads"])
+            group_per_output(s, op, op, choice["threads"], dies=self._dies, between=self._between)
         elif choice["piece"]:
             neighbours(s, op, self._lanes(choice), choice["threads"])
         else:

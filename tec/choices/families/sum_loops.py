@@ -130,16 +130,20 @@ def pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: i
     return True
 
 
-def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1) -> None:
-    """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`."""
+def group_per_output(
+    s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1, dies: int = 1, between: int = 0
+) -> None:
+    """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`. dies: by which neighbours go to one. between: elements of the runs in which a sum's
+    elements lie between others': pieces of a thread that cross them only have its loads touch more lines at once."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]
     fused = stage.fuse(*out.axis) if out.axis or out is not red else None
     if fused is not None and rows > 1:
         block, fused = stage.split(fused, factor=rows)
-        stage.bind(block, thread_axis("blockIdx.x"))
+        stage.bind(neighbours_on_a_die(stage, block, None, dies), thread_axis("blockIdx.x"))
         stage.bind(fused, thread_axis((0, rows), "threadIdx.y"))
     elif fused is not None:
+        fused = neighbours_on_a_die(stage, fused, None, dies)
         stage.bind(fused, thread_axis("blockIdx.x"))
     rstage = s[red]
     k = rstage.fuse(*red.reduce_axis)
@@ -147,6 +151,7 @@ def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, 
     size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
     length = reduce_size(red) or threads
     most = red.attrs.get("run", max(1, 16 // size))
+    most = math.gcd(most, between) if between else most
     # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
     run = math.gcd(
         most, length if length % threads and length >= most * threads and in_a_row(red) else max(1, length // threads)

@@ -74,6 +74,24 @@ def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
     return all(c >= length for a, c in steps if a is not run[0])
 
 
+def run_between(red: ComputeOp) -> int | None:
+    """Elements of the runs in which a sum's elements lie in what is read most, where its last indices are summed and those before them are kept: ([n, m, 7] -> [m]) has runs of 7. None
+    where the sum is one run, or its last index is no axis of its own."""
+    most = most_read(red)
+    if most is None or in_a_row(red):
+        return None
+    summed = {a.var: extent_of(a) for a in red.reduce_axis}
+    run = 1
+    for at, (index, n) in enumerate(zip(reversed(most.indices), reversed(const_shape(most.tensor)))):
+        if not isinstance(index, Var) or index not in summed:
+            kept = any(index is a.var for a in red.axis)
+            return run if at and kept else None
+        if n is None or summed[index] != n:
+            return None
+        run *= n
+    return None
+
+
 def in_a_row(red: ComputeOp) -> bool:
     """Whether the elements of a sum lie one after another in what is read most: the reduction's axes are its last indices, whole and in order."""
     axes, most = list(red.reduce_axis), most_read(red)
