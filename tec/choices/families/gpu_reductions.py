@@ -17,7 +17,7 @@ from ..cost import near_gbps
 from ..footprint import SEGMENT_BYTES
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.counts import moved_bytes
-from ..parts.summed import along, in_a_row, reads_apart, run_between
+from ..parts.summed import along, in_a_row, most_read, reads_apart, run_between
 from ..space import Choice, Cost, Scheduled, Space, Value
 from .sum_loops import a_thread_each, equal_parts, group_per_output, in_parts, neighbours, pixels, wide_sums
 
@@ -326,8 +326,18 @@ class GpuReduction(Space):
             waiting *= choice["threads"] / self.figures["whole_wait_threads"]
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
         start = (2 + 0.5 * self._lanes(choice)) * latency
+        moved = max(moved, self._window_seconds())
         seconds = machine.launch_seconds + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
         return Cost(seconds, "memory" if moved >= waiting else "latency")
+
+    def _window_seconds(self) -> float:
+        """What the lanes do where the threads of a work-group share windows, whose elements each find their place and are asked whether they are inside; no clock has judged it."""
+        machine, most = self.target.machine, most_read(self.red)
+        taps = (self.outputs or 0) * (self.length or 0)
+        if not machine.priced_by_model or most is None or taps < 2 * (size_of(most.tensor.shape) or taps):
+            return 0.0
+        lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_hz
+        return taps * _TAP_OPERATIONS / lanes
 
     def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
         """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread."""
@@ -408,4 +418,6 @@ _PIECE_BYTES = 16  # of a load
 # Steps of a thread under a condition that LLVM 22 writes out, so that their loads do not wait for each other: of 35 it did in float16 and did not in bfloat16, of
 # 47 in neither.
 _WRITTEN_OUT = 32
+# Of an element of a window that threads share: counted, with its conditions, in maxima of 5 by 5 on an MI355X, 27 us by the time model. A thread for a window has 4, and took 13.
+_TAP_OPERATIONS = 18
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ...ir import IterVar
 from ...ir.dtype import dtype_info
 from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, thread_axis
-from ..group import const_shape, reduce_size, size_of
+from ..group import const_shape, extent_of, reduce_size, size_of
 from ..parts.operands import accumulators
 from ..parts.summed import along, in_a_row
 from ..parts.threads import bind_all, dealt, neighbours_on_a_die, over_groups
 
 _MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
 _FEW_LOADS = 4  # with so many of a thread's loads under way at once, no more are worth a condition
+_MOST_WRITTEN = 32  # elements of a window: of longer ones the rows are written out
 _CHANNELS = 4  # of a thread that makes several pixels of a window
 
 
@@ -43,7 +45,8 @@ def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp
 
 def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int) -> None:
     """A thread for each sum, which asks for `loads` of its elements at once and adds them up in a register. Where they do not divide the sum, the last ones come under
-    a condition; of threads beyond the last sum each repeats another's, rather than have all loads under one."""
+    a condition; of threads beyond the last sum each repeats another's, rather than have all loads under one. Rows of a window, or all of it, are written out instead: of elements counted
+    through, each row and column would be a division."""
     kept = out is red and red.num_outputs == 1 and bool(red.axis)
     sums = s.cache_write(out.output(0), "local") if kept else red.output(0)
     shifted = kept or (out is not red and not out.reduce_axis)
@@ -53,10 +56,25 @@ def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loa
     stage, length = s[sums], reduce_size(red) or 1
     run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
     if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
-        stage.unroll(stage.split(stage.fuse(*stage.op.reduce_axis), factor=run)[1])
+        written = () if in_a_row(red) else _last_axes(stage.op.reduce_axis)
+        for axis in written:
+            stage.unroll(axis)
+        if not written:
+            stage.unroll(stage.split(stage.fuse(*stage.op.reduce_axis), factor=run)[1])
     if kept or out is not red:
         stage.compute_at(s[out.output(0)], inner)
         stage.set_scope("local")
+
+
+def _last_axes(axes: Sequence[IterVar]) -> tuple[IterVar, ...]:
+    """The last of several axes that together are short enough to be written out, and have loads enough at once; none where there are no such."""
+    size, count = 1, 0
+    for axis in reversed(axes):
+        n = extent_of(axis)
+        if n is None or size * n > _MOST_WRITTEN:
+            break
+        size, count = size * n, count + 1
+    return tuple(axes[len(axes) - count :]) if len(axes) > 1 and size >= _FEW_LOADS else ()
 
 
 def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
