@@ -15,12 +15,17 @@ MARGIN = 0.95  # of the price of the usual way, that another one may have at mos
 
 
 def operator_seconds(
-    op: str, types: Sequence[TensorType], attrs: Attrs, target: Target, unpriced: tuple[str, ...] = ()
+    op: str,
+    types: Sequence[TensorType],
+    attrs: Attrs,
+    target: Target,
+    unpriced: tuple[str, ...] = (),
+    results: int | None = None,
 ) -> float:
-    """The price of an operator's default in seconds; infinite where no template serves it, and for templates that are `unpriced`."""
+    """The price of an operator's default in seconds; infinite where no template serves it, and for templates that are `unpriced`. results: how many of its first ones are asked for; None: all."""
     known = get_op(op)
     outs = known.infer(types, attrs)
-    found = preferred(known.compute(attrs, [te.placeholder(t.shape, t.dtype) for t in types], outs), target)
+    found = preferred(known.compute(attrs, [te.placeholder(t.shape, t.dtype) for t in types], outs)[:results], target)
     if found is None or found[0].template in unpriced:
         return math.inf
     return found[0].cost(found[1]).seconds

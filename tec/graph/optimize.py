@@ -16,6 +16,7 @@ from .graph import Graph
 from .passes.attention import find_attention
 from .passes.byte_products import byte_products
 from .passes.channel_scales import channel_scales
+from .passes.column_norms import column_norms
 from .passes.common_subexpressions import common_subexpressions
 from .passes.copied_lines import copy_lines
 from .passes.dead_code import dead_code
@@ -90,6 +91,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("turn_products", lambda g, t, d: turn_products(g, t)),
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
         Pass("row_operators", lambda g, t, d: row_operators(g)),
+        Pass("column_norms", lambda g, t, d: column_norms(g, t)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
         Pass("widen_halves", lambda g, t, d: widen_halves(g, t)),
         Pass("separate_pools", lambda g, t, d: separate_pools(g, t)),

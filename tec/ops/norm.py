@@ -95,44 +95,50 @@ def _log_softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
 
 def _layer_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x = types[0]
-    axis = normalize_axis(attrs["axis"], x.ndim)
-    row = TensorType(attrs.get("stash_dtype", "float32"), (*x.shape[:axis], *[1] * (x.ndim - axis)))
+    axis, until = _layer_axes(attrs, x.ndim)
+    row = TensorType(attrs.get("stash_dtype", "float32"), (*x.shape[:axis], *[1] * (until - axis), *x.shape[until:]))
     return [x, row, row]
+
+
+def _layer_axes(attrs: Attrs, ndim: int) -> tuple[int, int]:
+    """The first dimension that is normalized, and the first behind those."""
+    return normalize_axis(attrs["axis"], ndim), attrs.get("until", ndim)
 
 
 @register("layer_norm", OPAQUE, _layer_type, traits=[ROW, FOLLOWS_16], takes=1)
 def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """(x - mean) / sqrt(variance + `epsilon`) over the dimensions from `axis` on; also mean and 1 / deviation of each row.
+    """(x - mean) / sqrt(variance + `epsilon`) over the dimensions from `axis` on, or as far as `until`; also mean and 1 / deviation of each row.
 
     Two passes: the variance is the mean of squared differences, which does not cancel.
     """
     x = inputs[0]
     shape = static_shape(x)
-    axis = normalize_axis(attrs["axis"], x.ndim)
+    axis, until = _layer_axes(attrs, x.ndim)
     acc = "float64" if x.dtype == "float64" else "float32"
-    axes = list(range(axis, x.ndim))
-    scale = one_over(math.prod(shape[axis:]), acc)
-    kept = shape[:axis]
+    axes = list(range(axis, until))
+    scale = one_over(math.prod(shape[axis:until]), acc)
+    kept = (*shape[:axis], *shape[until:])
     total = reduction(x, kept, axes, False, te.sum, lambda e, i: e.astype(acc), "layer_sum")
 
+    def row(i: Any) -> Any:
+        return (*i[:axis], *i[until:])
+
     def centred(e: Any, i: Any) -> Any:
-        d = e.astype(acc) - total(*i[:axis]) * scale
+        d = e.astype(acc) - total(*row(i)) * scale
         return d * d
 
     square = reduction(x, kept, axes, False, te.sum, centred, "layer_square")
     eps = te.const(attrs["epsilon"], acc)
 
     def inverse(i: Any) -> Any:
-        return te.const(1, acc) / te.sqrt(square(*i[:axis]) * scale + eps)
+        return te.const(1, acc) / te.sqrt(square(*row(i)) * scale + eps)
 
     y = te.compute(
         x.shape,
-        lambda *i: ((x(*i).astype(acc) - total(*i[:axis]) * scale) * inverse(i)).astype(x.dtype),
+        lambda *i: ((x(*i).astype(acc) - total(*row(i)) * scale) * inverse(i)).astype(x.dtype),
         name="layer_norm",
     )
-    mean = te.compute(
-        outputs[1].shape, lambda *i: (total(*i[:axis]) * scale).astype(outputs[1].dtype), name="layer_mean"
-    )
+    mean = te.compute(outputs[1].shape, lambda *i: (total(*row(i)) * scale).astype(outputs[1].dtype), name="layer_mean")
     inv = te.compute(outputs[2].shape, lambda *i: inverse(i).astype(outputs[2].dtype), name="layer_inverse")
     return [y, mean, inv]
 

@@ -190,14 +190,14 @@ def _exclusive(found: Found, out: Value) -> dict[str, Any] | None:
 
 
 _MEAN = Named("mean", ("reduce_mean", "x"))
-_GAP = ("subtract", "x", _MEAN)
-_SQUARE = Either(("square", _GAP), ("multiply", _GAP, _GAP))
+GAP = ("subtract", "x", _MEAN)
+_SQUARE = Either(("square", GAP), ("multiply", GAP, GAP))
 _MOMENTS = ("subtract", Named("variance", ("reduce_mean", ("square", "x"))), ("square", _MEAN))
 _VARIANCE = Either(Named("variance", ("reduce_mean", _SQUARE)), _MOMENTS, ("maximum", _MOMENTS, "least"))
 _SPREAD = ("add", _VARIANCE, "epsilon")
-_ROOT = ("sqrt", _SPREAD)
-_INVERSE = Either(("rsqrt", _SPREAD), ("reciprocal", _ROOT))
-_SCALE = ("multiply", _INVERSE, "gamma")
+ROOT = ("sqrt", _SPREAD)
+INVERSE = Either(("rsqrt", _SPREAD), ("reciprocal", ROOT))
+_SCALE = ("multiply", INVERSE, "gamma")
 
 
 def _moved(scale: Any) -> Any:
@@ -292,7 +292,7 @@ RULES = (
         "the older exporter of torch writes 1 / sqrt(x) where the newer one writes Reciprocal",
     ),
     Rule(
-        "layer norm", ("multiply", _GAP, _INVERSE), _norm, "layer_norm", ("x",),
+        "layer norm", ("multiply", GAP, INVERSE), _norm, "layer_norm", ("x",),
         "one kernel in place of two reductions and what reads them; before opset 17, in Keras and in norms of channels there is no operator",
     ),
     Rule(
@@ -301,11 +301,11 @@ RULES = (
         around=("add", ("multiply", MADE, "gamma"), "beta"),
     ),
     Rule(
-        "layer norm by a scale and a shift, no factor", _moved(_INVERSE), _is_norm_of_rows, "layer_norm", ("x",),
+        "layer norm by a scale and a shift, no factor", _moved(INVERSE), _is_norm_of_rows, "layer_norm", ("x",),
         "the same with scale=False", around=("add", MADE, "beta"),
     ),
     Rule(
-        "layer norm by a quotient", ("divide", _GAP, _ROOT), _norm, "layer_norm", ("x",),
+        "layer norm by a quotient", ("divide", GAP, ROOT), _norm, "layer_norm", ("x",),
         "the same, as torch's exporters write it",
     ),
 )  # fmt: skip
@@ -318,4 +318,4 @@ def one_spelling(graph: Graph) -> Graph:
     return graph
 
 
-__all__ = ["RULES", "one_spelling"]
+__all__ = ["GAP", "INVERSE", "ROOT", "RULES", "one_spelling"]
