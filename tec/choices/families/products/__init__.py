@@ -43,7 +43,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group whose only reduction is a matrix product."""
     if not target.is_gpu:
         yield from _on_cpu(group, target)
-    elif not _thin(group):
+    elif not _thin(group, target):
         yield from _of_images(group, target) if folded.is_folded(group) else _on_gpu(group, target)
     else:
         yield from few_terms.match(group, target)
@@ -104,14 +104,17 @@ def _through_shared(group: Group, target: Target) -> Iterator[Space]:
             yield space
 
 
-def _thin(group: Group) -> bool:
+def _thin(group: Group, target: Target) -> bool:
     """Whether a product has so few rows, columns or terms that it is better off as sums, an output a thread or a work-group. Not a convolution's: its
     windows would be made again for each output."""
     found = group.form("product")
     if found is None:
         return False
     c: Contraction = found[0].attrs["contraction"]
-    return bool(c.few_is_thin and (min(typical(c.m), typical(c.n)) < 8 or typical(c.k) <= few_terms.MOST_TERMS))
+    if not c.few_is_thin:
+        return False
+    is_few = min(typical(c.m), typical(c.n)) < 8 or typical(c.k) <= few_terms.MOST_TERMS
+    return is_few or next(few_terms.match(group, target), None) is not None
 
 
 class RegisterTiles(Space):

@@ -1,4 +1,4 @@
-"""Products of up to three terms on a GPU, written out: each element of the result is a few multiply-adds of what lies in the caches, and storing it takes longer than they do. So they are
+"""Products of a few terms on a GPU, written out: each element of the result is a few multiply-adds of what lies in the caches, and storing it takes longer than they do. So they are
 elementwise work as any other (`stages`), whose threads have neighbours, where a sum by itself would be a loop of a thread for one element."""
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from ...space import Choice
 from ...stages import GpuStages
 
 MOST_TERMS = 3  # more are tiles of a product (`products.match`)
+# By the time models: of more, a step of a matrix instruction is half full. 24 x 400 x 776 in float16: four terms 5.0 us on an MI355X, a tile of a product 15.9, five 17.3 and 25.3 on an MI210,
+# seven 37.9 and 45.8 on an RX 9070 XT, eight 6.3 and 7.7 on an MI355X; in float32 seven 65.6 and 64.4 on an RX 6800 XT, eight 12.8 and 10.7 on an MI300X.
+_MOST_MODELLED = 7
 _ROWS = 8  # of a thread, where elements come one by one: the second operand's terms serve all of them
 
 
@@ -54,6 +57,11 @@ class FewTerms(GpuStages):
         return next((c for c in some if super(FewTerms, self).why_not(c) is None), None)
 
 
+def most_terms(target: Target) -> int:
+    """Of a product that is written out."""
+    return _MOST_MODELLED if target.machine.priced_by_model else MOST_TERMS
+
+
 def match(group: Group, target: Target) -> Iterator[FewTerms]:
     """The space of a group whose one reduction is a sum of so few terms of known sizes."""
     found = group.ended_sum()
@@ -61,7 +69,7 @@ def match(group: Group, target: Target) -> Iterator[FewTerms]:
         return
     red = found[0]
     body, terms = red.body[0], extent_of(red.reduce_axis[0])
-    if terms is None or not 0 < terms <= MOST_TERMS or None in const_shape(red.output(0)):
+    if terms is None or not 0 < terms <= most_terms(target) or None in const_shape(red.output(0)):
         return
     if not isinstance(body, Reduce) or body.combiner.name != "sum" or body.init or not is_const(body.condition, True):
         return
