@@ -37,6 +37,12 @@ def taps_margin(target: Target, is_gathered: bool) -> float:
     return known["gathered_margin"] if is_gathered else known["margin"]
 
 
+def separate_sums_known(target: Target) -> tuple[float, float] | None:
+    """Of sums over axes around others: what two steps may cost of the price of one, and how many runs of the last axes' elements a line has at least; None where nothing was measured."""
+    known = figures.of("separate sums", target)
+    return (known["margin"], known["least_runs"]) if target.is_gpu and known else None
+
+
 def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs) -> bool:
     """Whether a GPU's product with rows of B along the sum (`transpose_b`) is quicker by what templates ask for it where B lies the other way round. Not asked
     where a size is open."""
@@ -49,4 +55,4 @@ def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs)
     return turned < MARGIN * operator_seconds("matmul", [a, b], attrs, target)
 
 
-__all__ = ["MARGIN", "is_better_turned", "operator_seconds", "taps_margin"]
+__all__ = ["MARGIN", "is_better_turned", "operator_seconds", "separate_sums_known", "taps_margin"]

@@ -171,7 +171,11 @@ class GpuReduction(Space):
             return "a work-group is wide where neighbours lie side by side, and has all of its sums' parts"
         if not self.length or self.length < 4 * rows or rows < 2:
             return "sums are too short for so many threads"
-        if not self.outputs or self.outputs % (choice["wide"] * lanes) or (choice["piece"] and lanes < 2):
+        if not self.outputs or self.outputs < choice["wide"] * lanes or (choice["piece"] and lanes < 2):
+            return "the sums are fewer than the threads side by side have pieces"
+        # The last work-group begins earlier, and makes some of its neighbour's sums again; no clock has judged it.
+        again = lanes == 1 and self.target.machine.priced_by_model
+        if self.outputs % (choice["wide"] * lanes) and not again:
             return "the sums are no whole number of pieces for all threads"
         if choice["wide"] * lanes * self._element_bytes * (4 if self._on_a_die(choice) else 2) < _LINE_BYTES:
             return "a line would come in more than two parts, or four on one die"
@@ -181,7 +185,7 @@ class GpuReduction(Space):
 
     def _on_a_die(self, choice: Choice) -> bool:
         """Whether work-groups whose columns are of one line run on one die, whose L2 puts the parts together."""
-        groups, dies = (self.outputs or 1) // (choice["wide"] * self._lanes(choice)), self.target.machine.dies
+        groups, dies = -(-(self.outputs or 1) // (choice["wide"] * self._lanes(choice))), self.target.machine.dies
         return dies > 1 and groups % dies == 0
 
     def _lanes(self, choice: Choice) -> int:
@@ -312,7 +316,7 @@ class GpuReduction(Space):
     def _wide_cost(self, choice: Choice, bytes_: float) -> Cost:
         """Units that have a work-group more than others are what all wait for; of a line that work-groups read parts of, each brings it from the last cache."""
         machine, wide = self.target.machine, choice["wide"] * self._lanes(choice)
-        groups = (self.outputs or 1) // wide
+        groups = -(-(self.outputs or 1) // wide)
         even = self._even(groups)
         memory = bytes_ / (level_gbps(machine, "memory") * 1e9 * min(1.0, groups * machine.unit_share) * even)
         again = 1.0 if self._on_a_die(choice) else max(1.0, _LINE_BYTES / (wide * self._element_bytes))
@@ -334,10 +338,11 @@ class GpuReduction(Space):
         """What the lanes do where the threads of a work-group share windows, whose elements each find their place and are asked whether they are inside; no clock has judged it."""
         machine, most = self.target.machine, most_read(self.red)
         taps = (self.outputs or 0) * (self.length or 0)
-        if not machine.priced_by_model or most is None or taps < 2 * (size_of(most.tensor.shape) or taps):
+        is_window = most is not None and taps >= 2 * (size_of(most.tensor.shape) or taps)
+        if not is_window or "tap_operations" not in self.figures:
             return 0.0
         lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_hz
-        return taps * _TAP_OPERATIONS / lanes
+        return float(taps * self.figures["tap_operations"] / lanes)
 
     def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
         """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread."""
@@ -418,6 +423,4 @@ _PIECE_BYTES = 16  # of a load
 # Steps of a thread under a condition that LLVM 22 writes out, so that their loads do not wait for each other: of 35 it did in float16 and did not in bfloat16, of
 # 47 in neither.
 _WRITTEN_OUT = 32
-# Of an element of a window that threads share: counted, with its conditions, in maxima of 5 by 5 on an MI355X, 27 us by the time model. A thread for a window has 4, and took 13.
-_TAP_OPERATIONS = 18
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for

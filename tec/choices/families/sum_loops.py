@@ -90,17 +90,17 @@ def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
 
 
 def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
-    """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
+    """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet. Where columns are
+    no whole number of work-groups', the last one begins earlier."""
     final = s[out]
     acc = s[accumulators(s, red, out, "local")]
     at = final.fuse(*out.axis)
     if lanes > 1:
         at, vec = final.split(at, factor=lanes)
         final.vectorize(vec)
-    block, tx = final.split(at, factor=wide)
-    block = neighbours_on_a_die(
-        final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target.machine.dies
-    )
+    pieces = (size_of(red.output(0).shape) or 1) // lanes
+    block, tx = final.split(at, factor=wide, shift_inwards=pieces % wide != 0)
+    block = neighbours_on_a_die(final, block, -(-pieces // wide), target.machine.dies)
     final.bind(block, thread_axis("blockIdx.x"))
     final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
     k = acc.fuse(*acc.op.reduce_axis)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from ...choices.operator_price import operator_seconds
+from ...choices.operator_price import operator_seconds, separate_sums_known
 from ...ir.dtype import dtype_info
 from ...ops.matmul import accumulator
 from ...ops.registry import TensorType
@@ -26,21 +26,21 @@ _SECOND = {
 
 Axes = tuple[int, ...]
 _LINE_BYTES = 128
-_PARTS = 8  # of a line that runs are at most: of longer ones what all lines take is no longer most of the time, and the prices of one step and of two no longer tell them apart
-
-_MARGIN = 0.88  # of the price of one step, that both may have at most: 40 MB in two steps take a quarter more than their price on an RX 7900 XTX by the time model, and in one as long as the price says
 
 
 def separate_sums(graph: Graph, target: Target) -> Graph:
     """The graph with such sums in two steps where these should take less time than one."""
-    if not (target.is_gpu and target.machine.priced_by_model):
+    known = separate_sums_known(target)
+    if known is None:
         return graph
-    found = {n: split for n in graph.nodes if (split := _split(n)) is not None and _pays(n, *split, target)}
+    margin, least_runs = known
+    splits = {n: split for n in graph.nodes if (split := _split(n, least_runs)) is not None}
+    found = {n: split for n, split in splits.items() if _pays(n, *split, target, margin)}
     return rebuild(graph, lambda b, n: n in found and _in_two(b, n, *found[n])) if found else graph
 
 
-def _split(node: Node) -> tuple[Axes, Axes] | None:
-    """The axes of the first step and of the second; None where there are no others between them."""
+def _split(node: Node, least_runs: float) -> tuple[Axes, Axes] | None:
+    """The axes of the first step and of the second; None where there are no others between them, or a line has fewer runs of the second's elements."""
     if node.op not in _SECOND:
         return None
     x = node.inputs[0]
@@ -53,19 +53,19 @@ def _split(node: Node) -> tuple[Axes, Axes] | None:
     first, second = tuple(sorted(a for a in axes if a < begin)), tuple(range(begin, x.ndim))
     stays = math.prod(n for a, n in enumerate(x.shape[:begin]) if a > min(first, default=begin) and a not in axes)
     length, run = (math.prod(x.shape[a] for a in some) for some in (first, second))
-    is_short = 1 < run and _PARTS * run * dtype_info(x.dtype).bytes <= _LINE_BYTES
+    is_short = 1 < run and least_runs * run * dtype_info(x.dtype).bytes <= _LINE_BYTES
     return (first, second) if is_short and stays > 1 and length > 1 else None
 
 
-def _pays(node: Node, first: Axes, second: Axes, target: Target) -> bool:
+def _pays(node: Node, first: Axes, second: Axes, target: Target, margin: float) -> bool:
     x = node.inputs[0].type
     left = TensorType(accumulator(x.dtype), tuple(1 if a in first else n for a, n in enumerate(x.shape)))
     whole = operator_seconds(node.op, [x], {"axes": node.attrs["axes"], "keepdims": True}, target)
-    least = _MARGIN * whole - target.machine.launch_seconds  # of the first step: the second is a launch at least
+    least = margin * whole - target.machine.launch_seconds  # of the first step: the second is a launch at least
     if (seconds := operator_seconds(node.op, [x], {"axes": first, "keepdims": True}, target)) >= least:
         return False
     then = operator_seconds(_SECOND[node.op], [left], {"axes": second, "keepdims": True}, target)
-    return seconds + then < _MARGIN * whole
+    return seconds + then < margin * whole
 
 
 def _in_two(b: Rebuild, node: Node, first: Axes, second: Axes) -> bool:

@@ -19,13 +19,11 @@ from ...group import Group, const_shape, extent_of
 from ...group import substitute as with_tensors
 from ...parts.counts import computed
 from ...parts.threads import THREADS
+from ...rules import figures
 from ...space import Choice
 from ...stages import GpuStages
 
-MOST_TERMS = 3  # more are tiles of a product (`products.match`)
-# By the time models: of more, a step of a matrix instruction is half full. 24 x 400 x 776 in float16: four terms 5.0 us on an MI355X, a tile of a product 15.9, five 17.3 and 25.3 on an MI210,
-# seven 37.9 and 45.8 on an RX 9070 XT, eight 6.3 and 7.7 on an MI355X; in float32 seven 65.6 and 64.4 on an RX 6800 XT, eight 12.8 and 10.7 on an MI300X.
-_MOST_MODELLED = 7
+MOST_TERMS = 3  # more are tiles of a product (`products.match`), where no figure says otherwise
 _ROWS = 8  # of a thread, where elements come one by one: the second operand's terms serve all of them
 
 
@@ -59,7 +57,8 @@ class FewTerms(GpuStages):
 
 def most_terms(target: Target) -> int:
     """Of a product that is written out."""
-    return _MOST_MODELLED if target.machine.priced_by_model else MOST_TERMS
+    known = figures.of(FewTerms.template, target)
+    return known.count("most_terms") if known else MOST_TERMS
 
 
 def match(group: Group, target: Target) -> Iterator[FewTerms]:
