@@ -341,10 +341,16 @@ class _Updates:
     # ---- by words and bits
 
     def _goes_by_bits(self) -> bool:
-        """Whether single elements replace others at more places than have their words in the last cache."""
-        *_, last, _ = self.target.machine.levels
-        held = last.size_bytes * self.target.machine.units // last.units
-        return self.reduction == "none" and self.block == 1 and self.total * _WORD_BYTES > held
+        """Whether single elements replace others at more places than have their words in the last cache. On GPUs that no clock has judged, at so many that memory takes longer for the words
+        than two kernels take to begin, where many places are updated: of few a word is touched for each update alone."""
+        machine = self.target.machine
+        if self.reduction != "none" or self.block > 1:
+            return False
+        words = self.total * _WORD_BYTES
+        if self.target.is_gpu and machine.priced_by_model and self.count * _LINE_ELEMENTS >= self.total:
+            return bool(words / (machine.reached_gbps * 1e9) > 2 * machine.launch_seconds)
+        *_, last, _ = machine.levels
+        return bool(words > last.size_bytes * machine.units // last.units)
 
     def _by_bits(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were; each update writes its place if it is the first to set the place's bit. Where one finds the bit set, the place is marked; all updates

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
         {"axes": (0,), "keepdims": False},
         [(513, 77)],
         4.1,
-    ),  # in 19 parts: 4.6 us by the time model of an MI300X, 23.7 in one
+    ),  # by work-groups of neighbours, which overlap: 3.3 us by the time model of an MI300X, 5.0 in 19 parts
     "row sums": ("reduce_sum", {"axes": (1,), "keepdims": False}, [(64, 4096)], 1.1),
     "one sum": ("reduce_sum", {"axes": (0, 1), "keepdims": False}, [(256, 1024)], 1.1),
     "a matrix times a vector": (
@@ -58,7 +58,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
 }
 # What comes from beyond the L2 over the bytes that must, where that is more than once: work-groups on different dies have parts of one line.
 MOVED = {
-    "softmax of odd rows": 1.65, "odd transpose": 1.35, "channels last": 2.55, "odd column sums": 1.32, "argmin of an odd row": 1.07,
+    "softmax of odd rows": 1.65, "odd transpose": 1.35, "channels last": 2.55, "odd column sums": 3.1, "argmin of an odd row": 1.07,
     "column sums": 2.05, "argmax of columns": 2.05,
 }  # fmt: skip
 

@@ -196,6 +196,18 @@ def test_many_single_elements_that_are_replaced_come_in_words(dtype):
         assert ("atomic_smax_x2" in source or "atomic_max_i64" in source) == words
 
 
+def test_bits_stand_for_words_that_memory_would_take_longer_for():
+    """8,088 x 744 places in float16, an eighth of them written, took 353 us by the time model of an RX 9070 XT, and take 170."""
+    for rows, by_bits in ((600, True), (40, False)):
+        x, update = (RNG.standard_normal((n, 512)).astype("float32") for n in (rows, rows // 10))
+        index = RNG.integers(0, rows, update.shape)  # some places twice
+        g = graph_of("scatter_elements", [x, index, update], {"axis": 0, "reduction": "none"})
+        net = tec.compile(g, target="rocm -mcpu=gfx1030", cache=False)
+        assert ("global_atomic_or" in net.get_source("asm")) == by_bits, rows
+        got = net.run({"x0": x, "x1": index, "x2": update}, device=tec.rocm_emu("gfx1030"))
+        same(got, host("scatter_elements", [x, index, update], {"axis": 0, "reduction": "none"}))
+
+
 @pytest.mark.parametrize("double", [False, True])
 def test_a_bit_tells_whether_a_place_was_written(double, monkeypatch):
     """Where words of places are more than the last cache holds. Each place is written once at first; the last of two updates is looked for only where there are two, by
