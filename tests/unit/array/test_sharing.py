@@ -15,6 +15,7 @@ import pytest
 import tec
 from tec.array import computing
 from tests import seeds
+from tests.thinned import thinned_rows
 
 xp = tec.array
 
@@ -107,7 +108,7 @@ def _assign(r: random.Random, x: Any, a: Any) -> None:
         x[x > 5], a[a > 5] = -1, -1
 
 
-@pytest.mark.parametrize("name", RESHAPERS)
+@thinned_rows(20, "name", RESHAPERS)
 def test_a_result_and_its_source_are_two_values(name: str) -> None:
     """Assigned to either, computed before or not, the other keeps what it was."""
     for shape, lazy, settle, of_result in itertools.product(((1, 4), (3, 1)), (True, False), (True, False), (0, 1)):

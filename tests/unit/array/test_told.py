@@ -9,6 +9,7 @@ import pytest
 
 import tec
 from tec.errors import TecError
+from tests.thinned import thinned_rows
 
 xp = tec.array
 RNG = np.random.default_rng(11)
@@ -43,7 +44,7 @@ def test_eigenvalues_and_vectors():
     check(lambda a: xp.sum(xp.linalg.eigvalsh(a @ a.mT) * by_w), x)
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
+@thinned_rows(2, "shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
 def test_singular_values_and_vectors(shape):
     x, r = RNG.standard_normal(shape), min(shape[-2:])
     by = weights(*shape[:-1], r), weights(*shape[:-2], r), weights(*shape[:-2], r, shape[-1])
@@ -59,7 +60,7 @@ def test_singular_values_and_vectors(shape):
     check(lambda a: xp.sum(xp.linalg.pinv(a) * xp.permute_dims(by[0] @ by[2], (*range(len(shape) - 2), -1, -2))), x)
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (2, 4, 3)])
+@thinned_rows(2, "shape", [(4, 4), (5, 3), (2, 4, 3)])
 def test_orthogonal_factors(shape):
     x, r = RNG.standard_normal(shape), min(shape[-2:])
     by = weights(*shape[:-1], r), weights(*shape[:-2], r, shape[-1])

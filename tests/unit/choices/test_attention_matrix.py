@@ -407,7 +407,8 @@ def test_what_does_not_fit_says_so():
     assert all(space.why_not(c) is None for c in space.drafts())
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("chip", "dtype", "size", "causal"),
     [("gfx942", "float32", 64, False), ("gfx942", "float16", 64, True), ("gfx90a", "float16", 128, True)],
 )
@@ -436,7 +437,8 @@ def test_float32_of_nvidia_in_the_interpreter(size, value_size, causal):
     np.testing.assert_allclose(out.astype(np.float64), dense(f, attrs), atol=1e-5)
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    3,
     ("chip", "dtype", "size", "value_size", "tile"),
     [
         ("gfx1030", "float16", 64, 40, (32, 32, 1)),  # by pairs

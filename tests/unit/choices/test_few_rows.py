@@ -140,7 +140,8 @@ def test_packed_weights_on_nvidia() -> None:
     assert "griddepcontrol.wait" in ptx and "lop3.b32" in ptx and "mma.sync" in ptx and ".local" not in ptx
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("given", "more"),
     [
         (packed(1, 128, 2048, 4, eps=1e-5, gate="silu"), {}),  # columns and their gates in one tile

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 import tec
 from tec import te
 from tec.choices import schedule
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned_rows
 
 
-@pytest.mark.parametrize(("chip", "dtype"), [("gfx942", "float8_e4m3"), ("gfx90a", "float8_e5m2"), ("gfx1100", "float8_e4m3")])  # fmt: skip
+@thinned_rows(2, ("chip", "dtype"), [("gfx942", "float8_e4m3"), ("gfx90a", "float8_e5m2"), ("gfx1100", "float8_e4m3")])  # fmt: skip
 def test_products(chip: str, dtype: str) -> None:
     target, types = f"rocm -mcpu={chip}", [TensorType(dtype, (64, 128)), TensorType(dtype, (48, 128))]
     xs = [te.placeholder(t.shape, dtype, name=f"x{k}") for k, t in enumerate(types)]

@@ -11,6 +11,7 @@ import pytest
 
 import tec
 from tec.choices import spaces
+from tests.thinned import thinned_rows
 
 from .test_spaces import WINDOW as ONCE
 from .test_spaces import program
@@ -55,7 +56,7 @@ def _windows(x: Any, w: Any, attrs: dict[str, Any]) -> Any:
     return y
 
 
-@pytest.mark.parametrize("case,chip", [("1-D", "gfx942"), ("apart", "gfx1100"), ("2-D", "gfx90a"), ("strides", "gfx950"), ("groups", "gfx1201"), ("bytes", "gfx942"), ("bytes", "gfx1100")])  # fmt: skip
+@thinned_rows(4, "case,chip", [("1-D", "gfx942"), ("apart", "gfx1100"), ("2-D", "gfx90a"), ("strides", "gfx950"), ("groups", "gfx1201"), ("bytes", "gfx942"), ("bytes", "gfx1100")])  # fmt: skip
 def test_windows_are_right(case: str, chip: str) -> None:
     f = _built(case, chip)
     dev, rng = tec.rocm_emu(chip, check="race,init"), np.random.default_rng(3)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tec import te
 from tec.choices import spaces
+from tests.thinned import thinned
 
 from .test_spaces import CPU, feeds, program, run
 
@@ -37,8 +37,7 @@ CASES: dict[str, tuple[tuple[Any, ...], bool]] = {  # a pooling, and whether row
 }
 
 
-@pytest.mark.parametrize("op", ["max_pool", "avg_pool", "lp_pool"])
-@pytest.mark.parametrize("name", CASES)
+@thinned(1, ("op", ["max_pool", "avg_pool", "lp_pool"]), ("name", CASES))
 def test_windows(name: str, op: str) -> None:
     (shape, *numbers), first = CASES[name]
     xs, outs = pooling(op, shape, *numbers)

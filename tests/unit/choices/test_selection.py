@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 from tec.choices.families import selection
@@ -30,7 +29,8 @@ def test_a_wavefront_alone_selects_of_a_short_line(n, k, largest, dtype):
     selects("gfx942", n, k, largest, dtype)
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("chip", "n", "k", "largest", "dtype"),
     [("gfx942", 80, 8, True, "float16"), ("gfx90a", 48, 5, False, "float32"), ("gfx1100", 61, 1, True, "float32"), ("gfx942", 128, 9, True, "float16")],
 )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
+from tests.thinned import thinned_rows
 
 
-@pytest.mark.parametrize("seed", [194, 493, 1997])
+@thinned_rows(1, "seed", [194, 493, 1997])
 def test_the_kernel_that_aborted_builds(seed: int) -> None:
     """Seeds of the kernel fuzzer. 194: a softmax of (2, 23), fused, split by 3 and vectorized; 493 and 1997: a minimum of
     bfloat16, a maximum of float16."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests import seeds
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 from .hosts import HOSTS
 from .row_reference import REFERENCE, Ref
@@ -159,7 +159,7 @@ def _pairs(chip: str) -> list[tuple[str, str]]:
     return [(a, b) for a in names for b in names]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@thinned_rows(3, "host", HOSTS)
 def test_bit_selects(host: str) -> None:
     """v_bfi_b32 with a constant mask (copysign, say) of a float result into each register, its sources and others; then a select
     from it and another register."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 from tec.choices import schedule
@@ -12,6 +11,7 @@ from tec.emulator.decode.words import encodings
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd, rocm_emu
 from tec.target import CHIPS, MACHINES
+from tests.thinned import thinned_rows
 
 CASES = [
     ("gfx900", "float32"),
@@ -24,7 +24,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("chip", "dtype"), CASES)
+@thinned_rows(4, ("chip", "dtype"), CASES)
 def test_products_run_right_and_are_modelled(chip: str, dtype: str) -> None:
     m, n, k = 96, 128, 64
     target = tec.Target(f"rocm -mcpu={chip}")

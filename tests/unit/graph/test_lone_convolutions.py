@@ -15,6 +15,7 @@ from tec.graph.passes.layout_choice import wanted
 from tec.graph.passes.lone_convolutions import Lone, lone_convolution
 from tec.ops.layouts import Layout, plain
 from tests import seeds
+from tests.thinned import thinned_rows
 
 MI300X = tec.Target("rocm -mcpu=gfx942")
 
@@ -52,7 +53,7 @@ def test_one_channel_is_filled_up_in_weights_too(dtype: str) -> None:
     assert lone_convolution(convolution((3, 1, 41, 9), 30, 3, dtype=dtype), MI300X) is not None
 
 
-@pytest.mark.parametrize(("mcpu", "dtype"), [("gfx942", "float16"), ("gfx1100", "float16"), ("gfx90a", "float32")])
+@thinned_rows(2, ("mcpu", "dtype"), [("gfx942", "float16"), ("gfx1100", "float16"), ("gfx90a", "float32")])
 def test_results_of_pixels_are_stored_plain(mcpu: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many output channels of an image that is copied to pixels: no copy of the results stands behind, and each is where it belongs, in images that no tile divides."""
     target, large = tec.Target(f"rocm -mcpu={mcpu}"), convolution((32, 6, 112, 112), 56, 7, dtype="float16")

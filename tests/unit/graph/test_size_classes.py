@@ -25,7 +25,7 @@ from tec.ir.interp import run
 from tec.ops.dims import Dim
 from tec.ops.typical import typical, typically
 from tests.seeds import stream
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 BORDERS = (1, 2, 15, 16, 17, 61, 64, 65, 127, 512, 513)
 GPU_SIZES = (1, 7, 16, 17, 67)
@@ -202,7 +202,7 @@ def test_a_tile_for_few_rows_does_not_serve_many() -> None:
     assert few.end is not None and few.choice["rows"] < many.choice["rows"]
 
 
-@pytest.mark.parametrize("target", ["cuda -arch=sm_90a", "cuda -arch=sm_70"])
+@thinned_rows(1, "target", ["cuda -arch=sm_90a", "cuda -arch=sm_70"])
 def test_few_rows_are_summed_in_parts(target: str) -> None:
     """Where a class has a last size the memory for the parts has a bound too; where it has none the sum stays whole."""
     c = Case("parts")

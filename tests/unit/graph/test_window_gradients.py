@@ -10,6 +10,7 @@ import pytest
 import tec
 from tec.graph import Graph
 from tec.graph.passes.window_gradients import window_gradients
+from tests.thinned import thinned
 
 xp = tec.array
 
@@ -68,8 +69,7 @@ def by_hand(name: str, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [by_x[(slice(None), slice(None), *inside)], by_w]
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+@thinned(1, ("name", CONVOLUTIONS), ("target", ["llvm", "rocm -mcpu=gfx942"]))
 def test_convolutions(name: str, target: str) -> None:
     graph, feeds = gradients(name)
     assert not any(n.op == "vjp" for n in window_gradients(graph).nodes)

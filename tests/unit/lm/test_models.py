@@ -161,7 +161,7 @@ def test_experts_of_several_parts_are_stacked(kind: str) -> None:
         np.testing.assert_array_equal(made, rows)
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("awq", 4), ("gptq", 8)])
+@thinned_rows(1, ("kind", "bits"), [("awq", 4), ("gptq", 8)])
 def test_groups_of_hugging_face_stay_packed(kind: str, bits: int) -> None:
     """Of AWQ, whose groups are a block each, and of GPTQ, whose one group a row is several."""
     rng, whole = np.random.default_rng(5), llama()

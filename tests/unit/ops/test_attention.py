@@ -131,7 +131,7 @@ def dense(f, attrs, offset=None):
     return y.transpose(np.argsort(order))
 
 
-@pytest.mark.parametrize("case", CASES)
+@thinned_rows(9, "case", CASES)
 def test_definition_host_and_cpu(case):
     attrs, extras = CASES[case]
     g = build(attrs, extras)
@@ -164,7 +164,7 @@ ON_GPUS = [
 ]
 
 
-@pytest.mark.parametrize("case,chip", ON_GPUS)
+@thinned_rows(6, "case,chip", ON_GPUS)
 def test_on_the_software_gpu(case, chip):
     attrs, extras = CASES[case]
     g = build(attrs, extras)

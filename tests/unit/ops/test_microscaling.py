@@ -14,7 +14,7 @@ from tec.choices import schedule, spaces
 from tec.codegen.static_report import report
 from tec.ir.microscaling import BLOCK, FORMATS, dequantize, encode, format_of, pack, powers, quantize, unpack
 from tec.ir.scaled_matrix import CODES, WAVE, ScaledMatrix, compute
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 TYPES = {
     "mxfp8_e4m3": ml_dtypes.float8_e4m3fn, "mxfp8_e5m2": ml_dtypes.float8_e5m2, "mxfp6_e2m3": ml_dtypes.float6_e2m3fn,
@@ -110,7 +110,8 @@ def on_device(target: str, made: Any, params: list[Any], arrays: list[Any], want
     return f
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    3,
     ("a", "b", "shape", "out", "choice", "check"),
     [
         ("mxfp4", "mxfp4", (64, 32, 256), "float16", {}, "all"),

@@ -17,6 +17,7 @@ from tec.runtime.arrays.ndarray import array
 from tec.te import placeholder
 from tec.te.evaluation import evaluate
 from tests import seeds
+from tests.thinned import thinned_rows
 
 HEADS, KEY_HEADS, SIZE, VALUES = 6, 2, 16, 8
 ORDER = {"q_order": (0, 2, 1, 3), "out_order": (0, 2, 1, 3)}
@@ -79,7 +80,7 @@ def network(target, places, **attrs):
     return tec.compile(g, target)
 
 
-@pytest.mark.parametrize(("places", "attrs"), [(4, {}), (8, {}), (16, {}), (32, {"left": 20, "softcap": 3.0})])
+@thinned_rows(2, ("places", "attrs"), [(4, {}), (8, {}), (16, {}), (32, {"left": 20, "softcap": 3.0})])
 def test_compiled(places, attrs):
     net = network("llvm", places, **attrs)
     assert {c["choice"]["template"] for c in net.report.choices.values()} == {"cpu attention"}

@@ -9,6 +9,7 @@ import tec
 from tec import te
 from tec.choices import spaces
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned_rows
 
 
 def copied(rows, columns, target, threads=8):
@@ -44,7 +45,7 @@ def test_where_loads_must_be_aligned_they_stay_under_a_mask():
     assert ".v4" not in copied(5, 21, tec.Target("cuda -arch=sm_90")).get_source("ptx").split("st.")[0]
 
 
-@pytest.mark.parametrize(("chip", "terms"), [("gfx942", 463), ("gfx1100", 237)])
+@thinned_rows(1, ("chip", "terms"), [("gfx942", 463), ("gfx1100", 237)])
 def test_pieces_that_come_some_turns_ahead_are_moved_when_they_are_stored(chip, terms):
     """A product whose sum no vector divides, loads two steps ahead: a flag waits beside each piece, and no load is waited for where it was asked for."""
     target = tec.Target(f"rocm -mcpu={chip}")

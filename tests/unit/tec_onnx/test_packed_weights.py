@@ -72,7 +72,8 @@ def rows(k: int, *counts: int) -> list[dict[str, Any]]:
     return [{"x": np.random.default_rng(m).standard_normal((m, k)).astype(np.float32)} for m in counts]
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     ("k", "n", "bits", "block", "zeros"),
     [
         (64, 64, 4, 16, ""), (64, 70, 4, 32, "packed"), (100, 33, 4, 32, "packed"), (512, 40, 4, 256, "float"), (96, 33, 8, 32, "packed"),

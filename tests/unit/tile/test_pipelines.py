@@ -20,6 +20,7 @@ from tec.errors import TecError
 from tec.ir import stmt as S
 from tec.jit.specialise import target_of
 from tests import seeds
+from tests.thinned import thinned_rows
 
 from . import kernels as K
 from .nvidia import counted, interpreted, loops
@@ -173,7 +174,7 @@ def _in_two_loops(a, b, c, middle, K, BM: tl.constexpr, BK: tl.constexpr, LOOPS:
     tl.store(c + at[:, None] * BM + at[None, :], total)
 
 
-@pytest.mark.parametrize("target", [HOPPER, AMPERE, CDNA])
+@thinned_rows(2, "target", [HOPPER, AMPERE, CDNA])
 def test_loops_in_a_row_share_their_rings(target: str) -> None:
     """The barrier behind the first loop lies between; the interpreter watches for races."""
     n, middle, k = 64, 128, 192

@@ -123,7 +123,8 @@ class MatrixAttention(SplitAttention):
         usual = 2 if self.target.chip.background_copies else 1
         undivided = self.legal({**self.parameters, "stages": (usual, 0), "splits": (1,)})
         legal = [{**c, "splits": n} for c in undivided for n in self._divided(c)]
-        ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
+        most = max((c["stages"] for c in legal), default=0)
+        ahead = [c for c in legal if c["stages"] == most]
         if not any(c["hold"] for c in ahead):
             # Queries in registers rather than the next step's tiles there: shared memory holds more work-groups, which work while one waits (heads of
             # 256 on gfx1201: matrix share 53 to 57 % in a model of a unit, 19 to 24 % the other way).
