@@ -24,7 +24,7 @@ from ..ir.dtype import dtype_info, with_lanes
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
-from ..ir.visit import any_expr, children, deep_recursion, free_vars, visit, walk_exprs
+from ..ir.visit import any_stmt, children, deep_recursion, free_vars, visit, walk_exprs
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
 from ..records import dataclass
@@ -81,12 +81,24 @@ class _Counts:
 
     def plus(self, o: _Counts) -> _Counts:
         """One after the other: loads of both are under way together where nothing stands between."""
+        total = _Counts()
+        total.add(self)
+        total.add(o)
+        return total
+
+    def add(self, o: _Counts) -> None:
+        """`plus` in place, of counts that nothing else holds: a tile that is written out has thousands of statements."""
         together = bool(self.under_way and o.under_way)
-        return _Counts(
-            self.loads + o.loads, self.asked + o.asked, self.scratch + o.scratch, self.issued + o.issued, self.matrix + o.matrix,
-            self.waits + o.waits - together, self.barriers + o.barriers, self.copied + o.copied, 0 if o.barriers else max(self.under_way, o.under_way),
-            self.narrow + o.narrow,
-        )  # fmt: skip
+        self.loads += o.loads
+        self.asked += o.asked
+        self.scratch += o.scratch
+        self.issued += o.issued
+        self.matrix += o.matrix
+        self.waits += o.waits - together
+        self.barriers += o.barriers
+        self.copied += o.copied
+        self.under_way = 0 if o.barriers else max(self.under_way, o.under_way)
+        self.narrow += o.narrow
 
     def times(self, n: float, waits: float) -> _Counts:
         """A loop's; `waits`: trips that wait for themselves."""
@@ -101,6 +113,7 @@ def _kernel(func: Func, target: Target, groups: float, mapped: Mapping[int, tupl
     sizes = _sizes(func)
     count = _Threads(_thread_ids(func.attrs["threads"]) | sizes, target)
     count.writes = tuple(func.attrs.get("writes", ()))
+    count.takes_turns = any_stmt(func.body, _is_turn)
     count.named = {id(func.params[k]): extents for k, extents in mapped.items()}
     total = count.stmt(func.body)
     threads = int(func.attrs["max_threads"])
@@ -174,11 +187,17 @@ class _Threads(Fold[_Counts]):
         self.loaded: set[tuple[int, tuple[int, ...], bytes]] = set()
         self.passes = target.kind == "cuda"  # whether copies in the background pass the first cache
         self.writes: tuple[str, ...] = ()  # buffers that the kernel writes
+        self.takes_turns = False  # whether warpgroups do in the kernel
         self.named: dict[int, tuple[float, ...]] = {}  # extents of tensors that bulk copies name, the fastest first
         self.sizes_of: dict[int, int] = {}  # bytes of their elements
         self.brought: set[int] = set()  # buffers of which copies in the background bring tiles
 
     def stmt(self, s: S.Stmt) -> _Counts:
+        if isinstance(s, S.Seq):
+            total = _Counts()
+            for x in s.stmts:
+                total.add(self.stmt(x))
+            return total
         if isinstance(s, S.For):  # what is inside counts so many times in `touched`
             trips = self._trips(s.extent)
             around, self.weight = self.weight, self.weight * trips
@@ -189,7 +208,7 @@ class _Threads(Fold[_Counts]):
             self.weight = around
             return out
         # Of two warpgroups in turns each has every second tile.
-        if isinstance(s, S.IfThenElse) and any_expr(s.then, _is_turn):
+        if self.takes_turns and isinstance(s, S.IfThenElse) and any_stmt(s.then, _is_turn):
             sides = [self.stmt(x).times(0.5, 0.5) for x in (s.then, s.orelse) if x is not None]
             return sides[0] if len(sides) == 1 else sides[0].plus(sides[1])
         if isinstance(s, S.LetStmt):
@@ -231,7 +250,9 @@ class _Threads(Fold[_Counts]):
 
     def leaf(self, s: S.Stmt) -> _Counts:
         if isinstance(s, S.BufferStore):
-            return self._value(s.value).plus(self._touch(s.buffer, s.indices, s.value.dtype, is_load=False))
+            stored = self._value(s.value)
+            stored.add(self._touch(s.buffer, s.indices, s.value.dtype, is_load=False))
+            return stored
         if isinstance(s, S.While):
             self.guessed = True
             return self.stmt(s.body).times(UNKNOWN_TRIPS, UNKNOWN_TRIPS)
@@ -243,7 +264,8 @@ class _Threads(Fold[_Counts]):
     def _value(self, e: E.Expr) -> _Counts:
         """Of a value: its loads are under way together but for those that say where another one reads."""
         out, deep = self._expr(e)
-        return replace(out, waits=float(deep), under_way=deep)
+        out.waits, out.under_way = float(deep), deep
+        return out
 
     def _expr(self, e: E.Expr) -> tuple[_Counts, int]:
         """The counts of a value, and how many loads of memory wait for each other."""
@@ -257,13 +279,13 @@ class _Threads(Fold[_Counts]):
             if isinstance(x, E.BufferLoad):
                 own = self._touch(x.buffer, x.indices, x.dtype, is_load=True)
                 below = 0
-                for i in x.indices:
-                    inside, d = self._expr(i) if _reads(i) else (None, 0)
+                for i in filter(_reads, x.indices):
+                    inside, d = self._expr(i)
                     below = max(below, d)
-                    if inside is not None:
-                        own = own.plus(replace(inside, issued=0.0))
+                    inside.issued = 0.0
+                    own.add(inside)
                 deep = max(deep, below + (x.buffer.scope == "global"))
-                out = out.plus(own)
+                out.add(own)
                 continue
             if isinstance(x, E.Call) and x.op in ("likely", "if_then_else"):
                 cond, *sides = x.args
@@ -271,7 +293,7 @@ class _Threads(Fold[_Counts]):
                 stack.extend(sides if self._stands(cond) else x.args)
                 continue
             if isinstance(x, E.Call):
-                out = out.plus(self._call(x))
+                out.add(self._call(x))
                 stack.extend(a for k, a in enumerate(x.args) if k not in INTRINS[x.op].elements)
                 continue
             inner = operands(x)
@@ -280,7 +302,8 @@ class _Threads(Fold[_Counts]):
                 info = dtype_info(x.dtype)
                 # GPUs compute two 16-bit floats at once.
                 out.issued += info.lanes / (2 if info.is_float and info.bits == 16 and info.lanes > 1 else 1)
-        return replace(out, waits=0.0, under_way=0), deep
+        out.waits, out.under_way = 0.0, 0
+        return out, deep
 
     def _stands(self, cond: E.Expr) -> bool:
         """Whether a condition is the same at all trips of the loops around, and reads nothing: a compiler computes it once, before them."""
@@ -359,6 +382,8 @@ class _Threads(Fold[_Counts]):
 
     def _touch(self, b: Buffer, indices: tuple[E.Expr, ...], dtype: str, is_load: bool) -> _Counts:
         """An access of the mean lane."""
+        if b.scope == "local":
+            return _Counts()
         info = dtype_info(dtype)
         own = info.bytes * info.lanes
         if b.scope in ("shared", "shared.dyn"):
@@ -428,8 +453,8 @@ class _Threads(Fold[_Counts]):
         return float(len(segments)) * SEGMENT_BYTES / (len(wave) if len(wave) > 1 else self.target.wavefront_size)
 
 
-def _is_turn(e: E.Expr) -> bool:
-    return type(e) is E.Call and e.op == "turn_take"
+def _is_turn(s: S.Stmt) -> bool:
+    return isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "turn_take"
 
 
 def _reads(e: E.Expr) -> bool:
@@ -460,8 +485,8 @@ def _registers(body: S.Stmt) -> int:
     inside: list[S.Stmt] = []
     if isinstance(body, S.IfThenElse):
         inside = [body.then, *([body.orelse] if body.orelse is not None else [])]
-    elif (below := getattr(body, "body", None)) is not None:
-        inside = [below]
+    elif isinstance(body, (S.For, S.LetStmt, S.Alloc, S.Attr, S.While)):
+        inside = [body.body]
     return own + max(map(_registers, inside), default=0)
 
 
