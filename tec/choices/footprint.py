@@ -31,6 +31,7 @@ from ..records import dataclass
 from ..target import Target
 from .addresses import evaluated
 from .cost import Footprint, Kernel
+from .counts import Counts
 from .launched import OPEN_GROUPS, Launch, launches
 from .proof import Made
 
@@ -62,50 +63,6 @@ def of_lowered(low: Lowered, target: Target, launched: float | None = None) -> F
 
 
 # ---- kernels of a GPU
-
-
-@dataclass(slots=True)
-class _Counts:
-    """Of one thread."""
-
-    loads: float = 0.0
-    asked: float = 0.0
-    scratch: float = 0.0
-    issued: float = 0.0
-    matrix: float = 0.0
-    waits: float = 0.0
-    barriers: float = 0.0
-    copied: float = 0.0
-    under_way: int = field(default=0)  # loads since the last that was waited for: of a straight line
-    narrow: float = 0.0  # bytes of stores in pieces of segments
-
-    def plus(self, o: _Counts) -> _Counts:
-        """One after the other: loads of both are under way together where nothing stands between."""
-        total = _Counts()
-        total.add(self)
-        total.add(o)
-        return total
-
-    def add(self, o: _Counts) -> None:
-        """`plus` in place, of counts that nothing else holds: a tile that is written out has thousands of statements."""
-        together = bool(self.under_way and o.under_way)
-        self.loads += o.loads
-        self.asked += o.asked
-        self.scratch += o.scratch
-        self.issued += o.issued
-        self.matrix += o.matrix
-        self.waits += o.waits - together
-        self.barriers += o.barriers
-        self.copied += o.copied
-        self.under_way = 0 if o.barriers else max(self.under_way, o.under_way)
-        self.narrow += o.narrow
-
-    def times(self, n: float, waits: float) -> _Counts:
-        """A loop's; `waits`: trips that wait for themselves."""
-        return _Counts(
-            self.loads * n, self.asked * n, self.scratch * n, self.issued * n, self.matrix * n, self.waits * waits, self.barriers * n, self.copied * n,
-            narrow=self.narrow * n,
-        )  # fmt: skip
 
 
 def _kernel(func: Func, target: Target, groups: float, mapped: Mapping[int, tuple[float, ...]]) -> Kernel:
@@ -169,10 +126,10 @@ class _Scattered:
         return max(0.0, whole - len(places) * self.size * self.elements)
 
 
-class _Threads(Fold[_Counts]):
+class _Threads(Fold[Counts]):
     """Counts of the mean thread of a work-group."""
 
-    zero = _Counts()
+    zero = Counts()
 
     def __init__(self, ids: dict[E.Var, np.ndarray[Any, Any]], target: Target):
         super().__init__()
@@ -192,9 +149,9 @@ class _Threads(Fold[_Counts]):
         self.sizes_of: dict[int, int] = {}  # bytes of their elements
         self.brought: set[int] = set()  # buffers of which copies in the background bring tiles
 
-    def stmt(self, s: S.Stmt) -> _Counts:
+    def stmt(self, s: S.Stmt) -> Counts:
         if isinstance(s, S.Seq):
-            total = _Counts()
+            total = Counts()
             for x in s.stmts:
                 total.add(self.stmt(x))
             return total
@@ -226,16 +183,16 @@ class _Threads(Fold[_Counts]):
         self.guessed |= value is None
         return UNKNOWN_TRIPS if value is None else max(0.0, float(np.mean(value)))
 
-    def plus(self, a: _Counts, b: _Counts) -> _Counts:
+    def plus(self, a: Counts, b: Counts) -> Counts:
         return a.plus(b)
 
-    def repeated(self, loop: S.For, extent: E.Expr, once: _Counts) -> _Counts:
+    def repeated(self, loop: S.For, extent: E.Expr, once: Counts) -> Counts:
         n = self._trips(loop.extent)
         if loop.kind == S.ForKind.UNROLLED:
             return replace(once.times(n, 1), under_way=once.under_way)
         return once.times(n, n)
 
-    def branch(self, cond: E.Expr, then: _Counts, orelse: _Counts) -> _Counts:
+    def branch(self, cond: E.Expr, then: Counts, orelse: Counts) -> Counts:
         """As many lanes as take each side, where that is known; a load under a condition is waited for there."""
         share = evaluated(cond, self.env)
         of = 1.0 if share is None else float(np.mean(share))
@@ -245,10 +202,10 @@ class _Threads(Fold[_Counts]):
         )
         return a.plus(b)
 
-    def let(self, s: S.LetStmt) -> _Counts:
+    def let(self, s: S.LetStmt) -> Counts:
         return self._value(s.value)
 
-    def leaf(self, s: S.Stmt) -> _Counts:
+    def leaf(self, s: S.Stmt) -> Counts:
         if isinstance(s, S.BufferStore):
             stored = self._value(s.value)
             stored.add(self._touch(s.buffer, s.indices, s.value.dtype, is_load=False))
@@ -261,15 +218,15 @@ class _Threads(Fold[_Counts]):
             return self._wait(s.value) if is_wait else self._value(s.value)
         return self.zero
 
-    def _value(self, e: E.Expr) -> _Counts:
+    def _value(self, e: E.Expr) -> Counts:
         """Of a value: its loads are under way together but for those that say where another one reads."""
         out, deep = self._expr(e)
         out.waits, out.under_way = float(deep), deep
         return out
 
-    def _expr(self, e: E.Expr) -> tuple[_Counts, int]:
+    def _expr(self, e: E.Expr) -> tuple[Counts, int]:
         """The counts of a value, and how many loads of memory wait for each other."""
-        out, deep = _Counts(), 0
+        out, deep = Counts(), 0
         stack, seen = [e], set()
         while stack:
             x = stack.pop()
@@ -314,23 +271,23 @@ class _Threads(Fold[_Counts]):
         used = {id(v) for v in free_vars(e)}
         return any(id(v) in used for v, _ in self.loops)
 
-    def _call(self, e: E.Call) -> _Counts:
+    def _call(self, e: E.Call) -> Counts:
         """Of an intrinsic: matrix products, copies, barriers, or what it reads and writes."""
         known, attrs = INTRINS[e.op], e.attrs or {}
         if e.op in ("mma", "mma_scaled", "wgmma", "wgmma_registers"):
             wave = WARPGROUP if e.op.startswith("wgmma") else self.target.wavefront_size
             self.dtype = str(attrs.get("in_dtype", "float8"))
             macs = attrs["m"] * attrs["n"] * attrs["k"] * attrs.get("blocks", 1)
-            return _Counts(matrix=macs / wave)
+            return Counts(matrix=macs / wave)
         if e.op in ("bulk_load", "bulk_store"):
             return self._box(e)
         if known.collective == "group":
-            return _Counts(barriers=1)
+            return Counts(barriers=1)
         if known.is_kept and not known.writes:  # hints and order
-            return _Counts()
+            return Counts()
         if e.op == "async_copy" and self.passes:
             return self._copy(e)
-        out = _Counts(issued=_CALL * dtype_info(e.dtype).lanes if known.lanes == "map" else 1)
+        out = Counts(issued=_CALL * dtype_info(e.dtype).lanes if known.lanes == "map" else 1)
         for k in (*known.reads, *known.writes):
             load = e.args[k]
             if isinstance(load, E.BufferLoad):
@@ -344,16 +301,16 @@ class _Threads(Fold[_Counts]):
                 )
         return out
 
-    def _wait(self, e: E.Expr) -> _Counts:
+    def _wait(self, e: E.Expr) -> Counts:
         """For copies in the background: the part of a trip to memory that is not beside the steps of those under way."""
         assert isinstance(e, E.Call)
         if e.op == "async_wait":
-            return _Counts(waits=1.0 / (1 + int((e.attrs or {})["n"])))
+            return Counts(waits=1.0 / (1 + int((e.attrs or {})["n"])))
         # Once around the ring a slot is waited for twice, by who fills it and by who empties it.
         slot = e.args[0]
-        return _Counts(waits=0.5 / (const_int(slot.buffer.shape[0]) or 1) if isinstance(slot, E.BufferLoad) else 0.0)
+        return Counts(waits=0.5 / (const_int(slot.buffer.shape[0]) or 1) if isinstance(slot, E.BufferLoad) else 0.0)
 
-    def _copy(self, e: E.Call) -> _Counts:
+    def _copy(self, e: E.Call) -> Counts:
         """A copy in the background past the first cache; lanes whose condition is false bring nothing."""
         source, count = e.args[1], const_int(e.args[2]) or 1
         share = evaluated(e.args[3], self.env) if (e.attrs or {}).get("masked") else None
@@ -361,11 +318,9 @@ class _Threads(Fold[_Counts]):
         wide = source.indices if count == 1 else (*source.indices[:-1], E.Ramp(source.indices[-1], E.IntImm(1), count))
         found = self._touch(source.buffer, wide, with_lanes(source.buffer.dtype, count), is_load=True)
         self.brought.add(id(source.buffer))
-        return _Counts(
-            issued=1.0 + found.issued, copied=found.asked * (1.0 if share is None else float(np.mean(share)))
-        )
+        return Counts(issued=1.0 + found.issued, copied=found.asked * (1.0 if share is None else float(np.mean(share))))
 
-    def _box(self, e: E.Call) -> _Counts:
+    def _box(self, e: E.Call) -> Counts:
         """A bulk copy, whose box one lane asks for."""
         shared, far = e.args[:2] if e.op == "bulk_load" else (e.args[1], e.args[0])
         assert isinstance(shared, E.BufferLoad) and isinstance(far, E.BufferLoad)
@@ -378,21 +333,21 @@ class _Threads(Fold[_Counts]):
         self.touched[id(b)] = b, before + self.weight * size
         if e.op == "bulk_load":
             self.brought.add(id(b))
-        return _Counts(issued=1.0, copied=size)
+        return Counts(issued=1.0, copied=size)
 
-    def _touch(self, b: Buffer, indices: tuple[E.Expr, ...], dtype: str, is_load: bool) -> _Counts:
+    def _touch(self, b: Buffer, indices: tuple[E.Expr, ...], dtype: str, is_load: bool) -> Counts:
         """An access of the mean lane."""
         if b.scope == "local":
-            return _Counts()
+            return Counts()
         info = dtype_info(dtype)
         own = info.bytes * info.lanes
         if b.scope in ("shared", "shared.dyn"):
-            return _Counts(scratch=own)
+            return Counts(scratch=own)
         if b.scope != "global":
-            return _Counts()
+            return Counts()
         at = evaluated(indices[0], self.env) if len(indices) == 1 else None
         if at is not None and is_load and b.name not in self.writes and self._is_loaded(b, at):
-            return _Counts()
+            return Counts()
         asked = self._asked(indices[0], at, dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
         place = self._place(indices[0]) if len(indices) == 1 else 0.0
         _, before = self.touched.get(id(b), (b, 0.0))
@@ -401,7 +356,7 @@ class _Threads(Fold[_Counts]):
         if is_narrow and at is not None:  # else it is read from memory
             self._scatter(b, indices[0], np.asarray(at))
         narrow = float(own) if is_narrow and not is_load else 0.0
-        return _Counts(float(is_load), asked, issued=place, waits=float(is_load), under_way=int(is_load), narrow=narrow)
+        return Counts(float(is_load), asked, issued=place, waits=float(is_load), under_way=int(is_load), narrow=narrow)
 
     def _place(self, index: E.Expr) -> float:
         """Operations that say where an access lies, beside sums and multiples of what loops count, which go on from trip to trip: quotients and rests of those, of windows over
