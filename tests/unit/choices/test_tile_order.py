@@ -24,12 +24,12 @@ SMALL = {
 }
 
 
-def _product(m, n, k, batch=()):
-    types = [TensorType("float16", (*batch, *s)) for s in ((m, k), (k, n))]
+def _product(m, n, k, batch=(), dtype="float16", target=MI300X, template="matrix product"):
+    types = [TensorType(dtype, (*batch, *s)) for s in ((m, k), (k, n))]
     xs = [tec.te.placeholder(t.shape, t.dtype, name=f"x{i}") for i, t in enumerate(types)]
     known, attrs = get_op("matmul"), {}
     outs = known.compute(attrs, xs, known.infer(types, attrs))[:1]
-    return xs, next(s for s in spaces(outs, MI300X) if s.template == "matrix product")
+    return xs, next(s for s in spaces(outs, target) if s.template == template)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,26 @@ def test_windows_that_overlap_are_priced_once_and_go_by_dies():
     choice = space.default
     assert (choice["rows"], choice["columns"]) == (16, 64) and choice["group_m"] > 0
     assert space.cost(choice).seconds < 38e-6
+
+
+def _blocks(n):
+    """A product of 100 x 64 by 64 x n in float32 on an RX 7900 XTX, built."""
+    target = tec.Target("rocm -mcpu=gfx1100")
+    xs, space = _product(100, n, 64, dtype="float32", target=target, template="blocked product")
+    chosen = space.apply({**space.default, "rows": 32, "columns": 64, "block": "4x8", "step": 16, "split_k": 1})
+    return tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="product")
+
+
+@pytest.mark.parametrize(("n", "by_columns"), [(26000, True), (2600, False)])
+def test_blocks_read_what_the_cache_does_not_hold_once(n, by_columns):
+    """Each row of tiles would bring the second operand's 6.7 MB again, which is more than the cache has: rows of tiles come first."""
+    assert ("system_sgpr_workgroup_id_y 0" in _blocks(n).get_source("asm")) is by_columns
+
+
+def test_blocks_by_columns(monkeypatch):
+    monkeypatch.setattr("tec.choices.families.products.register_blocks.Blocks._band", lambda self: 4)
+    f, dev, rng = _blocks(150), tec.rocm_emu("gfx1100"), np.random.default_rng(5)
+    a, b = (rng.integers(-3, 4, shape).astype("float32") for shape in ((100, 64), (64, 150)))
+    out = tec.nd.empty((100, 150), "float32", dev)
+    f(tec.nd.array(a, dev), tec.nd.array(b, dev), out)
+    np.testing.assert_array_equal(out.numpy(), a @ b)

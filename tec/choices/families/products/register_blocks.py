@@ -214,6 +214,17 @@ class Blocks(ends.Mainloop):
         n = math.prod(_threads(self.choice))
         return [(thread_axis((0, n), "threadIdx.x"), n)]
 
+    def _band(self) -> int:
+        """Rows of tiles that go together: all of them where the second-level cache holds the first operand and not the second, which each row of tiles would else bring from memory
+        again."""
+        c, l2 = self.words.contraction, self.target.machine.level("L2")
+        if not self.target.machine.priced_by_model or l2 is None or is_symbolic((*c.batch, c.m, c.n, c.k)):
+            return 0
+        m, n, k, batch = padding.sizes(c)
+        high, size = -(-m // self.choice["rows"]), self.words.bytes
+        first, second = m * k * size * c.a.distinct, batch * n * k * size * c.b.distinct
+        return high if high > 1 and 2 * first <= l2.size_bytes < second else 0
+
     def operands(self, c: Contraction) -> Contraction:
         words = in_words(c, self.target)
         assert words is not None
@@ -230,7 +241,7 @@ class Blocks(ends.Mainloop):
         near = [axis for axis in (rows.near, columns.near) if axis is not None]
         sums.nest(tiles, rows, columns, far, near)
         if out.tag != ends.MET:
-            tiles.bind()
+            tiles.bind(self._band())
         threads = self.threads
         thread = sums.over_threads(final, rows, columns, far, threads[0][0])
         # Parts of runs end where rows do: written out, conditions on what is far apart stand between the stores of a run.
