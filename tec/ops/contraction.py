@@ -100,6 +100,7 @@ class Contraction:
     few_is_thin: bool = False  # few rows, columns or terms are better off as sums of their own
     fold: Fold | None = None
     channels: int | None = None  # of a convolution: those of a group's results
+    are_apart: bool = False  # neighbours of a row of the result lie apart in memory
 
     @property
     def shape(self) -> tuple[Size, ...]:

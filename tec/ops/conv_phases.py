@@ -80,7 +80,7 @@ def _conv_phases(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
     is_cut = any(y % s for y, s in zip(attrs["out_space"], factors))
     return Contraction(
         tuple(factors), static_shape(w)[-2], pixels, channels * window, weights, pixel, accumulator(x.dtype), out.dtype,
-        fold=Fold(out.shape, place, find, is_cut),
+        fold=Fold(out.shape, place, find, is_cut), are_apart=factors[-1] > 1,
     ).tensors()  # fmt: skip
 
 

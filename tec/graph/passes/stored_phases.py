@@ -59,12 +59,13 @@ def stored_phases(graph: Graph, target: Target) -> Graph:
 
 
 def _is_open(node: Node) -> bool:
-    """Whether a convolution has one group, known weights of its own type, and known sizes."""
+    """Whether a convolution has one group, known weights of its own type, and known sizes, none of them 0."""
     if node.op != "conv" or not node.inputs[1].is_known or "layouts" in node.attrs or node.attrs.get("fill"):
         return False
     x, w = node.inputs
     is_plain = node.attrs["groups"] == 1 and x.dtype == w.dtype == node.outputs[0].dtype
-    return is_plain and x.dtype.startswith(("float", "bfloat")) and not x.type.is_symbolic
+    is_known = not x.type.is_symbolic and 0 not in (*x.shape, *node.outputs[0].shape)
+    return is_plain and is_known and x.dtype.startswith(("float", "bfloat"))
 
 
 def _chain(conv: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> _Chain | None:
@@ -107,7 +108,9 @@ def _chain(conv: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> _
     if v.shape != (n, channels, *(q * s for q, s in zip(sizes[nd:], factors))):
         return None
     v, first = sliced(v)
-    return _Chain(conv, counts, factors, skipped, first, v.node, tuple(copies)) if v.node is not None else None
+    if v.node is None or 0 in v.shape:
+        return None
+    return _Chain(conv, counts, factors, skipped, first, v.node, tuple(copies))
 
 
 def _is_crop(node: Node) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 import tec
+from tec.choices.families.products import matrix_schedule
 from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder
@@ -107,6 +108,30 @@ def test_where_it_pays(target: str, channels: tuple[int, int], side: int, pays: 
     }  # fmt: skip
     after = passes.stored_phases(built(case, "float16", constant=True), tec.Target(target))
     assert is_stored(after) is pays
+
+
+@pytest.mark.parametrize("batch,out", [(0, 18), (2, 0)])
+def test_nothing_is_stored_by_copies(batch: int, out: int, always: None) -> None:
+    """A product of no pixels has no tiles."""
+    case = {
+        "x": np.zeros((batch, 8, 9, 9), "f"), "w": np.ones((8, 3, 4, 4), "f"), "groups": 1,
+        "strides": [2, 2], "dilations": [1, 1], "before": [1, 1], "out": [out] * 2,
+    }  # fmt: skip
+    net = tec.compile(built(case, constant=True), MI300X, cache=False)
+    assert net.run({"x": case["x"]}, tec.rocm_emu("gfx942"))[0].shape == (batch, 3, out, out)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_lanes_that_store_together_have_neighbours(stride: int, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a lane has side by side of a phase lies apart in the image: stored by itself, each of its elements would be a line of memory for each lane."""
+    seen, matrix = [], matrix_schedule.intrin.matrix
+    monkeypatch.setattr(matrix_schedule.intrin, "matrix", lambda *a, **k: seen.append(k["swap"]) or matrix(*a, **k))
+    case = {
+        "x": np.zeros((2, 32, 12, 12), "f"), "w": np.zeros((32, 64, 2, 2), "f"), "groups": 1,
+        "strides": [stride] * 2, "dilations": [1, 1], "before": [0, 0], "out": [12 * stride] * 2,
+    }  # fmt: skip
+    tec.compile(built(case, "float16", constant=True), MI300X, cache=False)
+    assert set(seen) == {stride == 1}
 
 
 def test_with_dilation_phases_move_apart(always: None) -> None:

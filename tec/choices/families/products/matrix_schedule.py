@@ -31,12 +31,13 @@ from .tilings import PIECE_BYTES, Shape, Tiling
 
 @dataclass(frozen=True)
 class MatrixUnits(ends.Mainloop):
-    """The main loop of products on matrix units. unit: "tf32", see `schedule`; turned: whether operands may be turned round on their way."""
+    """The main loop of products on matrix units. unit: "tf32", are_apart: see `schedule`; turned: whether operands may be turned round on their way."""
 
     tiling: Tiling
     target: Target
     unit: str = ""
     turned: bool = False
+    are_apart: bool = False
     on_matrix_units: ClassVar[bool] = True
 
     @property
@@ -59,7 +60,7 @@ class MatrixUnits(ends.Mainloop):
         return a, b
 
     def schedule(self, s: Schedule, product: ComputeOp, out: ComputeOp) -> None:
-        made = schedule(s, product, out, self.target, self.tiling, self.unit or None)
+        made = schedule(s, product, out, self.target, self.tiling, self.unit or None, self.are_apart)
         assert made, f"{self} matched what it cannot schedule"
 
 
@@ -72,12 +73,14 @@ def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) 
 
 
 def schedule(
-    s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None, unit: str | None = None
-) -> bool:
+    s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None, unit: str | None = None,
+    are_apart: bool = False,
+) -> bool:  # fmt: skip
     """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit. An `out` of tag `MET` is a tile in shared
     memory, whose reader has the work-groups.
 
-    `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked.
+    `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked. are_apart: neighbours of a row of the result lie apart in memory: no store of a lane
+    could bring some at once, and the lanes that store together should have neighbours.
     """
     p = operands(mm)
     if p is None or not follows(out, mm):
@@ -86,7 +89,7 @@ def schedule(
     if tiling is None:
         return False
     t = tiling
-    square = t.instr_m == t.instr_n
+    in_runs = t.instr_m == t.instr_n and not are_apart
     mx = intrin.matrix(
         target,
         unit or p.a.dtype,
@@ -95,8 +98,8 @@ def schedule(
         t.instr_k,
         trans_a=p.trans_a,
         trans_b=p.trans_b,
-        swap=square,
-        runs=square,
+        swap=in_runs,
+        runs=in_runs,
     )
     acc_tensor = accumulators(s, mm, out, "fragment.acc")
     acc, final = s[acc_tensor], s[out.output(0)]

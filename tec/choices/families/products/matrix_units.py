@@ -188,7 +188,13 @@ class MatrixProduct(Space):
 
     def build(self, choice: Choice) -> Scheduled:
         t, c, splits = self.tiling(choice), self.contraction, choice["split_k"]
-        loop = MatrixUnits(t, self.target, self.shape.unit, turned=True)
+        loop = MatrixUnits(
+            t,
+            self.target,
+            self.shape.unit,
+            turned=True,
+            are_apart=c is not None and c.are_apart and splits * t.slice_k == 1,
+        )
         if c is None or self.result is None:
             begun = ends.as_they_lie(loop, self.group, self.op)
         elif splits > 1:
