@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
 from .collector import looks_rarely
-from .errors import ArgumentError, LoweringError, TecError
+from .errors import ArgumentError, LoweringError, TecError, listed
 from .ir import Buffer, Func, IRModule, Var
 from .ir.buffer import FRAGMENT_SCOPES
 from .ir.features import Features, features
@@ -485,3 +485,6 @@ class Building:
 
 
 __all__ = ["ACTS", "PIPELINE", "Building", "Lowered", "Var", "build", "lower", "lowered", "run_passes"]
+
+
+__dir__ = listed(__name__)

@@ -9,9 +9,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
+
+__all__ = [
+    "ArgumentError", "CodegenError", "DeviceError", "ExprError", "ImportModelError", "InternalError", "KernelError", "LoweringError", "MissingPackageError",
+    "PackageError", "ScheduleError", "TargetError", "TecError", "TecWarning", "TemplateWarning",
+]  # fmt: skip
 
 # tec's own files, its frontends included.
 _FRONTENDS = tuple(os.sep + name + os.sep for name in ("tec_onnx", "tec_torch", "tec_gguf", "tec_hf"))
@@ -284,6 +290,17 @@ def other_part(module: str, what: str) -> ModuleType:
         raise missing_part(what, error.name) from None
 
 
+def listed(module: str) -> Callable[[], list[str]]:
+    """A module's `__dir__`: what it is there for, `__all__` or what it defines, without what it imports. Completion offers that."""
+
+    def names() -> list[str]:
+        here = vars(sys.modules[module])
+        own = [n for n, x in here.items() if not n.startswith("_") and getattr(x, "__module__", "") == module]
+        return sorted(here.get("__all__", own))
+
+    return names
+
+
 class ImportModelError(TecError):
     """A model file or graph that cannot be taken in.
 
@@ -324,3 +341,6 @@ def meant_by_a_call(module: str, hint: str) -> None:
     """Calls of a module, by its full name, raise an error with this hint."""
     _MEANT[module] = hint
     sys.modules[module].__class__ = _Called
+
+
+__dir__ = listed(__name__)

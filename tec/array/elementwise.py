@@ -423,7 +423,11 @@ def imag(x: Array, /) -> Array:
 # ---- operators
 
 
-def _operator(function: Callable[[Any, Any], Array], swapped: bool = False) -> Any:
+def _divmod(a: Any, b: Any) -> tuple[Array, Array]:
+    return floor_divide(a, b), remainder(a, b)
+
+
+def _operator(function: Callable[[Any, Any], Any], swapped: bool = False) -> Any:
     def method(self: Array, other: Any, /) -> Any:
         if type(other) is Array or isinstance(other, NUMBERS):
             return function(other, self) if swapped else function(self, other)
@@ -469,6 +473,8 @@ def _give_operators() -> None:
         for word, method in ((name, _operator(f)), (f"r{name}", _operator(f, True)), (f"i{name}", _in_place(f))):
             method.__name__ = f"__{word}__"
             setattr(Array, f"__{word}__", method)
+    for word, swapped in (("divmod", False), ("rdivmod", True)):
+        setattr(Array, f"__{word}__", _operator(_divmod, swapped))
     for name, f in _COMPARISONS.items():
         method = _operator(f)
         method.__name__ = f"__{name}__"

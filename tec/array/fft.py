@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import listed
 from ..runtime.arrays.ndarray import array as nd_array
 from ..runtime.devices.device import DeviceLike
 from . import build, dtypes, fft_kernels
@@ -362,3 +363,6 @@ def ifftshift(x: Array, /, axes: int | Sequence[int] | None = None) -> Array:
 
 def __getattr__(name: str) -> Any:
     raise missing(__name__, name, __all__)
+
+
+__dir__ = listed(__name__)

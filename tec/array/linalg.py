@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import listed
 from . import build, dtypes, factors
 from .array import Array, node_of, pair
 from .complexes import is_complex
@@ -495,3 +496,6 @@ def multi_dot(arrays: Any) -> Array:
 
 def __getattr__(name: str) -> Any:
     raise missing(__name__, name, __all__)
+
+
+__dir__ = listed(__name__)

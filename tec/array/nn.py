@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import listed
 from ..ops.registry import TensorType, get_op
 from . import build, dtypes
 from .array import Array, node_of
@@ -195,3 +196,6 @@ def avg_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0)
 
 def __getattr__(name: str) -> Any:
     raise missing(__name__, name, __all__)
+
+
+__dir__ = listed(__name__)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ..errors import listed
 from .array import Array
 from .computing import compute
 from .creation import zeros_like
@@ -226,3 +227,6 @@ class AdamW(Adam):
 
 def __getattr__(name: str) -> Any:
     raise missing(__name__, name, __all__)
+
+
+__dir__ = listed(__name__)

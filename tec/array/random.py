@@ -13,6 +13,7 @@ import math
 import secrets
 from typing import Any
 
+from ..errors import listed
 from ..runtime.arrays.dtypes import ShapeLike
 from ..runtime.arrays.ndarray import empty
 from ..runtime.devices.device import Device, DeviceLike, place
@@ -237,3 +238,6 @@ def shuffle(x: Array) -> None:
 def choice(a: Any, size: ShapeLike = (), *, replace: bool = True, device: DeviceLike = None) -> Array:
     """Elements of a vector, or of the numbers 0 to a - 1."""
     return _shared(a.device if isinstance(a, Array) else device).choice(a, size, replace=replace)
+
+
+__dir__ = listed(__name__)

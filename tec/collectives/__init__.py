@@ -12,7 +12,11 @@ over memory or sockets; these tell a call that the other ranks do not make, a ra
 
 from __future__ import annotations
 
+from ..errors import listed
 from .communicator import Communicator
 from .groups import Group, connect, local
 
 __all__ = ["Communicator", "Group", "connect", "local"]
+
+
+__dir__ = listed(__name__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TecError
+from ..errors import ArgumentError, TecError
 from ..locks import fork_safe_lock
 
 if TYPE_CHECKING:
@@ -21,12 +23,33 @@ def get_driver(chip: str, instance: int = 0, **options: Any) -> EmuDriver:
     from .driver import EmuDriver
 
     checks = parse_checks(options.pop("check", "bounds"))
+    _check_options(options, EmuDriver)
     key = (chip, instance, checks, tuple(sorted(options.items())))
     with _LOCK:
         found = _drivers.get(key)
         if found is None:
             found = _drivers[key] = EmuDriver(chip, checks, **options)
     return found
+
+
+def _check_options(options: dict[str, Any], driver: type[EmuDriver]) -> None:
+    """Raises ArgumentError for an option that there is not, and for one of another type."""
+    known = list(inspect.signature(driver).parameters.values())[2:]  # behind the chip and the checks
+    for name, value in options.items():
+        option = next((p for p in known if p.name == name), None)
+        if option is None:
+            words = [p.name for p in known] + ["check"]
+            near = difflib.get_close_matches(name, words, 1)
+            raise ArgumentError(
+                f"a GPU in software has no option {name!r}",
+                hint=f"did you mean {near[0]}?" if near else ", ".join(words),
+            )
+        wanted = str if isinstance(option.default, str) else int
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, bool)):
+            raise ArgumentError(
+                f"{name} of a GPU in software is {value!r}",
+                hint=f"{name}={option.default!r}, {'a text' if wanted is str else 'or a whole number'}",
+            )
 
 
 def emulator_profile(driver: Driver | None, run: bool = True, product: str = "", warm: bool = False) -> Any:

@@ -1,5 +1,6 @@
 """Loop IR: expressions, statements, functions; what every other part of the compiler speaks."""
 
+from ..errors import listed
 from .buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from .dtype import DTypeInfo, dtype_info, normalize_dtype, with_lanes
 from .expr import (
@@ -129,3 +130,6 @@ __all__ = [
     "seq",
     "with_lanes",
 ]
+
+
+__dir__ = listed(__name__)

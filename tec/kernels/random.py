@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import meant_by_a_call
+from ..errors import listed, meant_by_a_call
 
 meant_by_a_call(
     __name__,
@@ -109,3 +109,6 @@ def integers(seed: Any, low: Any, high: Any, index: Any, draw: Any = 0) -> Any:
     span = np.uint64(high - low)
     wide = np.uint64(w[0]) * span + (np.uint64(w[1]) * span >> _32)
     return np.int64(wide >> _32) + np.int64(low)
+
+
+__dir__ = listed(__name__)

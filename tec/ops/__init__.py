@@ -1,5 +1,6 @@
 """Operators: te definitions by family, with type inference and fusion kinds. `OPS` is the table."""
 
+from ..errors import listed
 from . import (
     arithmetic,
     attention,
@@ -52,3 +53,6 @@ __all__ = [
     "elementwise", "experts", "factors", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "special", "tap_sum", "transform_layout", "trees", "vjp",
 ]  # fmt: skip
+
+
+__dir__ = listed(__name__)

@@ -10,8 +10,12 @@ part of the weights. `net.sharding()` says how each value lies and what was repl
 
 from __future__ import annotations
 
+from ..errors import listed
 from .mesh import Mesh, Partial, PartitionSpec, Replicate, Shard
 from .network import ShardedNetwork, load, shard
 from .rules import decoder_rules
 
 __all__ = ["Mesh", "Partial", "PartitionSpec", "Replicate", "Shard", "ShardedNetwork", "decoder_rules", "load", "shard"]
+
+
+__dir__ = listed(__name__)

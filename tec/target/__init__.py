@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import listed
 from .chips import CHIPS, Chip, MatrixShape, chip_of_device
 from .cpus import CORES, Core, host_core, host_features, host_stand_in
 from .machines import (
@@ -43,3 +44,6 @@ __all__ = [
     "machine_of_chip",
     "rocm",
 ]
+
+
+__dir__ = listed(__name__)

@@ -44,6 +44,11 @@ def check_name(name: Any, what: str) -> str:
     return name
 
 
+def called(kind: str, name: str) -> str:
+    """An operation in a message: its kind and its name, where it was given one."""
+    return kind if name == kind else f"{kind} {name}"
+
+
 def var(name: str = "tindex", dtype: DTypeLike = "int32") -> Var:
     """A scalar variable: a symbolic size, or a scalar argument of a function.
 
@@ -142,7 +147,7 @@ def placeholder(shape: ShapeLike, dtype: DTypeLike | None = None, name: str = "p
     Tensor(shape=[1024, 64], dtype=float16, op=A)
     """
     check_name(name, "placeholder")
-    what = f"placeholder {name}"
+    what = called("placeholder", name)
     given = str(np.dtype(dtype)) if isinstance(dtype, type) and issubclass(dtype, np.complexfloating) else str(dtype)
     if given in PART:
         op = PlaceholderOp(name, (*as_shape(shape, what), build.const(2)), PART[given])

@@ -10,7 +10,7 @@ from ..errors import ExprError, caller_loc
 from ..ir import build
 from ..ir.expr import Expr, IntImm, IterVar, Reduce, Var
 from ..ir.visit import walk_exprs
-from .build import as_shape, check_name, data_axis, is_axis, is_reduce_axis
+from .build import as_shape, called, check_name, data_axis, is_axis, is_reduce_axis
 from .complexes import Complex, ComplexTensor
 from .dependent import boxed
 from .like import FunctionOfEach
@@ -50,7 +50,7 @@ def compute(
     Tensor(shape=[1024], dtype=float32, op=C)
     """
     check_name(name, "compute")
-    what = f"compute {name}"
+    what = called("compute", name)
     dims = as_shape(shape, what)
     if not callable(fcompute):
         raise ExprError(
@@ -219,27 +219,28 @@ def scan(
     >>> R = tec.scan(first, step, S, inputs=[X])
     """
     check_name(name, "scan")
+    what = called("scan", name)
     lists = [
-        _tensor_list(v, f"{k} of scan {name}")
+        _tensor_list(v, f"{k} of {what}")
         for k, v in (("init", init), ("update", update), ("state_placeholder", state_placeholder))
     ]
     first, step, state = lists
     if not first or not len(first) == len(step) == len(state):
         raise ExprError(
-            f"scan {name} has {len(first)} init, {len(step)} update and {len(state)} state tensors",
+            f"{what} has {len(first)} init, {len(step)} update and {len(state)} state tensors",
             hint="give as many of each",
         )
     for i, u, s in zip(first, step, state):
         if not isinstance(s.op, PlaceholderOp):
-            raise ExprError(f"the state of scan {name}, {s.name}, is no placeholder", hint="tec.placeholder((T, ...))")
+            raise ExprError(f"the state of {what}, {s.name}, is no placeholder", hint="tec.placeholder((T, ...))")
         if not i.ndim == u.ndim == s.ndim or s.ndim == 0:
             raise ExprError(
-                f"scan {name}: init, update and state have {i.ndim}, {u.ndim} and {s.ndim} dimensions",
+                f"{what}: init, update and state have {i.ndim}, {u.ndim} and {s.ndim} dimensions",
                 hint="all have the time as their first dimension",
             )
         if not i.dtype == u.dtype == s.dtype:
             raise ExprError(
-                f"scan {name}: init is {i.dtype}, update {u.dtype}, state {s.dtype}",
+                f"{what}: init is {i.dtype}, update {u.dtype}, state {s.dtype}",
                 hint="give all three one dtype: cast the values, or pass dtype= to the placeholder of the state",
             )
         for d in range(s.ndim):
@@ -247,13 +248,13 @@ def scan(
                 a, b = t.shape[d], s.shape[d]
                 if (d > 0 or t is u) and isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
                     raise ExprError(
-                        f"scan {name}: dimension {d} of {label} is {a}, of the state {b}",
+                        f"{what}: dimension {d} of {label} is {a}, of the state {b}",
                         hint="init, update and state agree in all dimensions but the first, which is time",
                     )
         a, b = i.shape[0], s.shape[0]
         if isinstance(a, IntImm) and (a.value < 1 or (isinstance(b, IntImm) and a.value > b.value)):
-            raise ExprError(f"scan {name}: init has {a} rows of the state's {b}", hint="at least the first row")
-    extra = _tensor_list(inputs, f"inputs of scan {name}") if inputs is not None else []
+            raise ExprError(f"{what}: init has {a} rows of the state's {b}", hint="at least the first row")
+    extra = _tensor_list(inputs, f"inputs of {what}") if inputs is not None else []
     op = ScanOp(name, first, step, state, extra, tag or current_tag(), attrs)
     return op.outputs if len(op.outputs) > 1 else op.outputs[0]
 

@@ -12,7 +12,7 @@ from ..ir.expr import Expr
 from ..ir.stmt import Evaluate, Stmt
 from ..records import dataclass
 from . import wmma
-from .build import as_dtype, as_shape, check_name, decl_buffer
+from .build import as_dtype, as_shape, called, check_name, decl_buffer
 from .intrin_call import IntrinCall, call
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .tags import current_tag
@@ -47,7 +47,7 @@ def extern(
     >>> B = tec.extern((64,), [A], gen, dtype="float32")
     """
     check_name(name, "extern")
-    what = f"extern {name}"
+    what = called("extern", name)
     sources: list[Tensor] = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     for t in sources:
         if not isinstance(t, Tensor):

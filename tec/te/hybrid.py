@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ExprError, KernelError
+from ..errors import ExprError, KernelError, listed
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import Open, close
@@ -365,3 +365,6 @@ def python_words() -> dict[str, Any]:
         "allocate": storage, "power": np.power, "popcount": lambda x: int(x).bit_count(), "likely": lambda x: x, "ceil_div": lambda a, b: -(-a // b), "max_num_threads": lambda *a: _max_threads(),
         "sigmoid": lambda x: 1 / (1 + math.exp(-x)), **{d: getattr(np, d) for d in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")},
     }  # fmt: skip
+
+
+__dir__ = listed(__name__)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ExprError, caller_loc
+from ..errors import ExprError, caller_loc, listed
 from ..ir import build
 from ..ir.blocks import Open, close
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
@@ -262,3 +262,6 @@ def _condition(value: Any) -> Expr:
 def create() -> IRBuilder:
     """A new, empty builder."""
     return IRBuilder()
+
+
+__dir__ = listed(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..ir import build
 from ..ir.structural import structural_equal
 from ..te import Tensor
@@ -97,3 +97,6 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
             hint="sizes that are equal or 1, aligned at the last dimension",
         )
     return elementwise(lambda v: v, x, name="broadcast_to", tag=BROADCAST, shape=wanted)
+
+
+__dir__ = listed(__name__)

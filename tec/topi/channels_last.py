@@ -1,4 +1,4 @@
-"""Convolutions whose channels are the last dimension, and operators that move pixels: as transposes of what `nn` has, or a compute."""
+"""Convolutions whose channels are the last dimension or lie in blocks, and operators that move pixels: as transposes of what `nn` has, or a compute."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from ..te import Tensor
 from . import nn
 from .operators import compute, tensor
 from .tag import INJECTIVE
-from .transform import transpose
+from .transform import layout_transform, reshape, transpose
 
 __all__ = [
-    "conv1d_nwc", "conv2d_hwcn", "conv2d_nhwc", "depth_to_space", "depthwise_conv2d_nhwc", "mirror_pad", "space_to_depth", "upsampling",
+    "conv1d_nwc", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nhwc", "conv3d_ndhwc", "depth_to_space", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nhwc",
+    "group_conv1d_nwc", "group_conv2d_nhwc", "mirror_pad", "space_to_depth", "upsampling",
 ]  # fmt: skip
 
 
@@ -45,6 +46,90 @@ def conv1d_nwc(
     """`conv1d_ncw` of (batch, width, channels) with (x, channels, out)."""
     x, w = transpose(data, (0, 2, 1)), transpose(kernel, (2, 1, 0))
     return transpose(nn.conv1d_ncw(x, w, strides, padding, dilation, out_dtype), (0, 2, 1))
+
+
+def group_conv1d_nwc(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilation: Any = 1,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`group_conv1d_ncw` of (batch, width, channels) with (x, channels / groups, out)."""
+    x, w = transpose(data, (0, 2, 1)), transpose(kernel, (2, 1, 0))
+    return transpose(nn.group_conv1d_ncw(x, w, strides, padding, dilation, groups, out_dtype), (0, 2, 1))
+
+
+def group_conv2d_nhwc(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+) -> Tensor:
+    """`group_conv2d_nchw` of (batch, height, width, channels) with (y, x, channels / groups, out)."""
+    x, w = transpose(Input, (0, 3, 1, 2)), transpose(Filter, (3, 2, 0, 1))
+    return transpose(nn.group_conv2d_nchw(x, w, stride, padding, dilation, groups, out_dtype), (0, 2, 3, 1))
+
+
+def conv3d_ndhwc(
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv3d_ncdhw` of (batch, depth, height, width, channels) with (z, y, x, channels / groups, out)."""
+    x, w = transpose(Input, (0, 4, 1, 2, 3)), transpose(Filter, (4, 3, 0, 1, 2))
+    return transpose(nn.conv3d_ncdhw(x, w, stride, padding, dilation, groups, out_dtype), (0, 2, 3, 4, 1))
+
+
+def _whole(x: Tensor) -> Tensor:
+    """(batch, channels / c, height, width, c) as (batch, channels, height, width)."""
+    n, outer, h, w, inner = x.shape
+    return reshape(transpose(x, (0, 1, 4, 2, 3)), (n, outer * inner, h, w))
+
+
+def _in_blocks(x: Tensor, layout: str, what: str) -> Tensor:
+    if not (layout.startswith("NCHW") and layout.endswith("c") and layout[4:-1].isdigit()):
+        raise ExprError(f"{what}: the result in layout {layout!r}", hint="NCHW8c, and other sizes of its blocks")
+    return layout_transform(x, "NCHW", layout)
+
+
+def conv2d_NCHWc(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str,
+    out_layout: str,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv2d_nchw` of channels in blocks: (batch, channels / c, height, width, c) with (out / o, channels / c, y, x, c, o), as `out_layout` ("NCHW8c")."""
+    outer, chunks, y, x, inner, block = kernel.shape
+    w = reshape(transpose(kernel, (0, 5, 1, 4, 2, 3)), (outer * block, chunks * inner, y, x))
+    made = nn.conv2d_nchw(_whole(data), w, stride, padding, dilation, out_dtype)
+    return _in_blocks(made, out_layout, "conv2d_NCHWc")
+
+
+def depthwise_conv2d_NCHWc(
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str,
+    out_layout: str,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`depthwise_conv2d_nchw` of channels in blocks, with (channels * multiplier / o, 1, y, x, 1, o), as `out_layout` ("NCHW8c")."""
+    data = _whole(Input)
+    outer, _, y, x, _, block = Filter.shape
+    channels = data.shape[1]
+    w = reshape(transpose(Filter, (0, 5, 1, 4, 2, 3)), (channels, te.floordiv(outer * block, channels), y, x))
+    made = nn.depthwise_conv2d_nchw(data, w, stride, padding, dilation, out_dtype)
+    return _in_blocks(made, out_layout, "depthwise_conv2d_NCHWc")
 
 
 def depthwise_conv2d_nhwc(

@@ -11,13 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from .. import choices
-from ..schedule import Schedule
+from ..errors import listed
+from ..schedule import AutoInlineInjective, Schedule, create_schedule
 from ..target import Target
-from ..te import Tensor
+from ..te import Tensor, thread_axis
+
+_THREADS, _LANES = 256, 16  # a work-group that fills every chip's units, and a line of a CPU's cache in float32
 
 __all__ = [
-    "schedule", "schedule_batch_matmul", "schedule_conv2d_nchw", "schedule_dense", "schedule_extern", "schedule_injective",
-    "schedule_pool", "schedule_reduce", "schedule_softmax",
+    "default_schedule", "schedule", "schedule_adaptive_pool", "schedule_argsort", "schedule_batch_matmul", "schedule_batch_norm",
+    "schedule_conv1d_ncw", "schedule_conv1d_nwc", "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
+    "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_dense", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
+    "schedule_einsum", "schedule_extern", "schedule_fast_softmax", "schedule_group_conv2d_nchw", "schedule_injective",
+    "schedule_injective_from_existing", "schedule_lrn", "schedule_matmul", "schedule_pool", "schedule_reduce", "schedule_roi_align",
+    "schedule_softmax", "schedule_sort", "schedule_sparse_dense", "schedule_topk",
 ]  # fmt: skip
 
 
@@ -53,11 +60,60 @@ def _named(what: str) -> Callable[..., Schedule]:
     return function
 
 
-schedule_injective = _named("injective")
-schedule_reduce = _named("reduce")
-schedule_softmax = _named("softmax")
-schedule_dense = _named("dense")
+# What a template fits follows from the definition, whatever the schedule is named after.
+schedule_adaptive_pool = _named("adaptive_pool")
+schedule_argsort = _named("argsort")
 schedule_batch_matmul = _named("batch_matmul")
+schedule_batch_norm = _named("batch_norm")
+schedule_conv1d_ncw = _named("conv1d_ncw")
+schedule_conv1d_nwc = _named("conv1d_nwc")
+schedule_conv2d_hwcn = _named("conv2d_hwcn")
 schedule_conv2d_nchw = _named("conv2d_nchw")
-schedule_pool = _named("pool")
+schedule_conv2d_nhwc = _named("conv2d_nhwc")
+schedule_conv2d_transpose_nchw = _named("conv2d_transpose_nchw")
+schedule_conv3d_ncdhw = _named("conv3d_ncdhw")
+schedule_dense = _named("dense")
+schedule_depthwise_conv2d_nchw = _named("depthwise_conv2d_nchw")
+schedule_depthwise_conv2d_nhwc = _named("depthwise_conv2d_nhwc")
+schedule_einsum = _named("einsum")
 schedule_extern = _named("extern")
+schedule_fast_softmax = _named("fast_softmax")
+schedule_group_conv2d_nchw = _named("group_conv2d_nchw")
+schedule_injective = _named("injective")
+schedule_lrn = _named("lrn")
+schedule_matmul = _named("matmul")
+schedule_pool = _named("pool")
+schedule_reduce = _named("reduce")
+schedule_roi_align = _named("roi_align")
+schedule_softmax = _named("softmax")
+schedule_sort = _named("sort")
+schedule_sparse_dense = _named("sparse_dense")
+schedule_topk = _named("topk")
+
+
+def default_schedule(outs: Tensor | Sequence[Tensor], auto_inline: bool) -> Schedule:
+    """A schedule with nothing but, where `auto_inline` asks for it, each elementwise stage inlined where it is read, and the loops of the output as one."""
+    given = [outs] if isinstance(outs, Tensor) else list(outs)
+    made = create_schedule([t.op for t in given])
+    if auto_inline:
+        AutoInlineInjective(made)
+        made[given[0]].fuse(*made[given[0]].op.axis)
+    return made
+
+
+def schedule_injective_from_existing(sch: Schedule, out: Tensor) -> Schedule:
+    """The loops of an injective stage bound to threads on a GPU; on a CPU run in parallel, the last of them by vectors. Gives the schedule that it was given."""
+    stage, target = sch[out], Target.current()
+    if target is not None and target.is_gpu:
+        block, thread = stage.split(stage.fuse(*out.op.axis), factor=_THREADS)
+        stage.bind(block, thread_axis("blockIdx.x"))
+        stage.bind(thread, thread_axis("threadIdx.x"))
+        return sch
+    *outer, last = out.op.axis
+    if outer:
+        stage.parallel(stage.fuse(*outer))
+    stage.vectorize(stage.split(last, factor=_LANES)[1])
+    return sch
+
+
+__dir__ = listed(__name__)

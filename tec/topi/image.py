@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import te
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..te import Tensor, compute
 from .operators import output, sizes, tensor
 from .tag import INJECTIVE
@@ -60,3 +60,6 @@ def grid_sample(
     return output(
         "grid_sample", inputs, INJECTIVE, mode=_MODES[method], padding=padding_mode, align=bool(align_corners)
     )
+
+
+__dir__ = listed(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import te
+from ..errors import listed
 from ..te import Tensor
 from ..te.tensor_ops import ELEMWISE, elementwise
 from .operators import output, tensor
@@ -97,3 +98,6 @@ def clip(x: Tensor, a_min: Any, a_max: Any) -> Tensor:
     x = tensor(x, "clip")
     low, high = te.const(a_min, x.dtype), te.const(a_max, x.dtype)
     return elementwise(lambda v: te.maximum(te.minimum(v, high), low), x, name="clip", tag=ELEMWISE)
+
+
+__dir__ = listed(__name__)

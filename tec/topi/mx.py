@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import te
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..ir.microscaling import BLOCK, FORMATS, dequantize, format_of, quantize
 from ..te import Tensor
 from .operators import output, outputs, tensor
@@ -52,3 +52,6 @@ def mx_quantize(x: Tensor, format: str) -> tuple[Tensor, Tensor]:
     """Elements and scales of x [m, k], as `quantize` has them."""
     made = outputs("mx_quantize", [tensor(x, "mx_quantize")], INJECTIVE, format=format_of(format).name)
     return made[0], made[1]
+
+
+__dir__ = listed(__name__)

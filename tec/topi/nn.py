@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import te
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, ELEMWISE, elementwise
 from . import broadcast
@@ -16,8 +16,8 @@ from .tag import INJECTIVE
 from .transform import reshape
 
 __all__ = [
-    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d_ncw", "conv2d", "conv2d_nchw", "conv2d_transpose_nchw", "conv3d_ncdhw",
-    "dense", "depthwise_conv2d_nchw", "dilate", "fast_softmax", "flatten", "gelu", "global_pool", "group_conv2d_nchw", "group_norm", "instance_norm", "layer_norm",
+    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d_ncw", "conv1d_transpose_ncw", "conv2d", "conv2d_nchw", "conv2d_transpose_nchw", "conv3d_ncdhw", "conv3d_transpose_ncdhw",
+    "dense", "depthwise_conv2d_nchw", "dilate", "fast_softmax", "flatten", "gelu", "global_pool", "group_conv1d_ncw", "group_conv2d_nchw", "group_conv2d_transpose_nchw", "group_norm", "instance_norm", "layer_norm",
     "leaky_relu", "log_softmax", "lrn", "matmul", "pad", "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "scale_shift_nchw", "softmax",
 ]  # fmt: skip
 
@@ -163,6 +163,19 @@ def conv1d_ncw(
     return _conv("conv1d_ncw", 1, data, kernel, strides, padding, dilation, 1, out_dtype)
 
 
+def group_conv1d_ncw(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilation: Any = 1,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`conv1d_ncw` of each group of channels by its own weights, (out, channels / groups, x)."""
+    return _conv("group_conv1d_ncw", 1, data, kernel, strides, padding, dilation, groups, out_dtype)
+
+
 def conv3d_ncdhw(
     Input: Tensor,
     Filter: Tensor,
@@ -203,22 +216,63 @@ def depthwise_conv2d_nchw(
     )
 
 
+def _conv_transpose(
+    what: str,
+    n: int,
+    x: Tensor,
+    w: Tensor,
+    strides: Any,
+    padding: Any,
+    out_dtype: str | None,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    x, kernel = tensor(x, what), _window(w, n, what)
+    steps, more = _list(strides, n, f"{what}: strides"), _list(output_padding, n, f"{what}: output_padding")
+    before, after = _padding(padding, kernel, (1,) * n, what)
+    space = tuple(
+        (size - 1) * s + k + p - b - a
+        for size, s, k, p, b, a in zip(type_of(x).shape[2:], steps, kernel, more, before, after)
+    )
+    y = output(
+        "conv_transpose", [x, w], strides=steps, dilations=(1,) * n, before=before, out_space=space, groups=groups
+    )
+    return y if out_dtype in (None, y.dtype) else y.astype(out_dtype)
+
+
+def conv1d_transpose_ncw(
+    data: Tensor, kernel: Tensor, stride: Any, padding: Any, out_dtype: str | None = None, output_padding: Any = 0
+) -> Tensor:
+    """As `conv2d_transpose_nchw`, of (batch, channels, width) with (in, out, x)."""
+    return _conv_transpose("conv1d_transpose_ncw", 1, data, kernel, stride, padding, out_dtype, output_padding, 1)
+
+
 def conv2d_transpose_nchw(
     Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: str | None = None, output_padding: Any = 0
 ) -> Tensor:
     """The gradient of a convolution by its input, weights (in, out, y, x); `output_padding` adds rows and columns behind."""
-    x, kernel = tensor(Input, "conv2d_transpose_nchw"), _window(Filter, 2, "conv2d_transpose_nchw")
-    steps, more = (
-        _list(strides, 2, "conv2d_transpose_nchw: strides"),
-        _list(output_padding, 2, "conv2d_transpose_nchw: output_padding"),
-    )
-    before, after = _padding(padding, kernel, (1, 1), "conv2d_transpose_nchw")
-    space = tuple(
-        (n - 1) * s + k + p - b - a
-        for n, s, k, p, b, a in zip(type_of(x).shape[2:], steps, kernel, more, before, after)
-    )
-    y = output("conv_transpose", [x, Filter], strides=steps, dilations=(1, 1), before=before, out_space=space, groups=1)
-    return y if out_dtype in (None, y.dtype) else y.astype(out_dtype)
+    return _conv_transpose("conv2d_transpose_nchw", 2, Input, Filter, strides, padding, out_dtype, output_padding, 1)
+
+
+def group_conv2d_transpose_nchw(
+    data: Tensor,
+    kernel: Tensor,
+    stride: Any,
+    padding: Any,
+    out_dtype: str | None = None,
+    output_padding: Any = 0,
+    groups: int = 1,
+) -> Tensor:
+    """`conv2d_transpose_nchw` of each group of channels by its own weights, (in, out / groups, y, x)."""
+    what = "group_conv2d_transpose_nchw"
+    return _conv_transpose(what, 2, data, kernel, stride, padding, out_dtype, output_padding, groups)
+
+
+def conv3d_transpose_ncdhw(
+    Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: str | None = None, output_padding: Any = 0
+) -> Tensor:
+    """As `conv2d_transpose_nchw`, of (batch, channels, depth, height, width) with (in, out, z, y, x)."""
+    return _conv_transpose("conv3d_transpose_ncdhw", 3, Input, Filter, strides, padding, out_dtype, output_padding, 1)
 
 
 def _pool(
@@ -472,3 +526,6 @@ def dilate(data: Tensor, strides: Sequence[int], dilation_value: float = 0.0, na
         return te.if_then_else(te.all(*hits), x(*at), te.const(dilation_value, x.dtype)) if hits else x(*i)
 
     return compute(shape, body, name, INJECTIVE)
+
+
+__dir__ = listed(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..errors import listed
 from ..te import Tensor
 from .operators import output, tensor
 from .tag import COMM_REDUCE, COMM_REDUCE_IDX
@@ -69,3 +70,6 @@ def argmin(data: Tensor, axis: int | None = None, keepdims: bool = False, select
     array([0, 1])
     """
     return _arg("argmin", data, axis, keepdims, select_last_index)
+
+
+__dir__ = listed(__name__)

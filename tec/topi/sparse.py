@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .. import te
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..te import Tensor
 
 __all__ = ["CSR", "csrmm", "csrmv", "dense", "placeholder", "sparse_dense"]
@@ -123,3 +123,6 @@ def _compute(shape: Any, f: Callable[..., Any], name: str) -> Tensor:
 
 def _constant(e: Any) -> int | None:
     return e if isinstance(e, int) else getattr(e, "value", None)
+
+
+__dir__ = listed(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import listed
 from ..te.tensor_ops import BROADCAST, ELEMWISE
 
 INJECTIVE = "injective"
@@ -19,3 +20,6 @@ def is_broadcast(tag: str) -> bool:
 def is_injective(tag: str) -> bool:
     """Whether an operator of this tag reads one place of each input for an output element: it may be inlined."""
     return is_broadcast(tag) or tag.startswith(INJECTIVE)
+
+
+__dir__ = listed(__name__)

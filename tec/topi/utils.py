@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..ir.expr import IntImm
 from ..te import ComputeOp, Operation, Tensor
 from .tag import is_injective
@@ -49,3 +49,6 @@ def traverse_inline(s: Any, final_op: Operation, callback: Callable[[Operation],
         callback(op)
 
     go(final_op)
+
+
+__dir__ = listed(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ExprError
+from ..errors import ExprError, listed
 from ..te import Tensor
 from .operators import compute, output, tensor, type_of
 from .tag import INJECTIVE
@@ -45,3 +45,6 @@ def _roi_align(last: bool) -> Callable[..., Tensor]:
 
 
 roi_align_nchw, roi_align_nhwc = _roi_align(False), _roi_align(True)
+
+
+__dir__ = listed(__name__)

@@ -105,3 +105,48 @@ def test_a_device_of_tvms_that_is_not_there_says_why_where_it_is_used(monkeypatc
     monkeypatch.setenv("TEC_EMULATE", "gfx942")
     with pytest.raises(tec.DeviceError, match="makes one GPU"):
         tvm.nd.array(np.zeros(3, "float32"), tvm.rocm(7))
+
+
+PUBLIC = (
+    tec.errors,
+    tec.ir,
+    tec.te.intrin,
+    tec.te.hybrid,
+    tec.topi.nn,
+    tec.topi.vision,
+    tec.array.linalg,
+    tec.array.fft,
+    tec.array.random,
+    tec.array.optim,
+    tec.random,
+    tec.target,
+)
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda m: m.__name__)
+def test_completion_offers_what_a_module_is_for(module: Any) -> None:
+    """Not what it imports: other modules, and words of typing."""
+    shown = [n for n in dir(module) if not n.startswith("_")]
+    assert shown and not {"Any", "annotations", "Callable", "Sequence", "build", "convert", "errors"} & set(shown)
+    assert all(hasattr(module, n) for n in shown)
+
+
+def test_options_of_a_gpu_in_software_are_checked() -> None:
+    for options, says, hint in (
+        ({"check": 3}, "checks of a GPU in software are 3", "race"), ({"check": {3}}, "no emulator check called 3", "race"),
+        ({"chek": "race"}, "no option 'chek'", "did you mean check"), ({"budget": "x"}, "budget of a GPU in software is 'x'", "budget=None"),
+    ):  # fmt: skip
+        with pytest.raises(tec.TecError, match=says) as e:
+            tec.rocm_emu("gfx942", **options)
+        assert hint in str(e.value.hint)
+
+
+def test_an_operation_without_a_name_is_called_once() -> None:
+    A = tec.placeholder((4,), name="A")
+    for f, says in (
+        (lambda: tec.compute((4,), lambda i, j: A[i]), "the function of compute takes 2"), (lambda: tec.compute((4,), 3), "^compute takes a function"),
+        (lambda: tec.compute((4,), 3, name="B"), "^compute B takes a function"), (lambda: tec.extern((4,), [3], None), "of extern is no tensor"),
+        (lambda: tec.scan([], [], []), "^scan has 0 init"),
+    ):  # fmt: skip
+        with pytest.raises(tec.ExprError, match=says):
+            f()

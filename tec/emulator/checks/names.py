@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tec.errors import DeviceError
+from tec.errors import ArgumentError, DeviceError
 
 # In the order that help shows them.
 NAMES = ("bounds", "race", "init", "wait", "registers", "hazards", "barrier", "progress", "align", "arrays")
@@ -15,6 +15,8 @@ HELP = f"{', '.join(NAMES)}, or all"
 
 def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
     """ "bounds,race" or a set of names; "all" is every one, "align" but for global memory. Bounds are always checked."""
+    if not isinstance(check, (str, Iterable)):
+        raise ArgumentError(f"the checks of a GPU in software are {check!r}", hint=f"one or more of: {HELP}")
     names = set(check.replace(" ", "").split(",")) if isinstance(check, str) else set(check)
     own = names & {ALIGN_BUT_GLOBAL}
     if "all" in names:
@@ -22,5 +24,5 @@ def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
         names = (names - {"all"}) | (set(NAMES) - {"align"})
     unknown = names - set(NAMES) - own - {""}
     if unknown:
-        raise DeviceError(f"no emulator check called {sorted(unknown)[0]!r}", hint=f"one or more of: {HELP}")
+        raise DeviceError(f"no emulator check called {min(unknown, key=str)!r}", hint=f"one or more of: {HELP}")
     return frozenset(names & set(NAMES)) | {"bounds"} | own

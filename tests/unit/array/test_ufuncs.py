@@ -138,3 +138,17 @@ def test_integer_functions():
         same(xp.bitwise_count(xp.asarray(x)), np.bitwise_count(x))
     with pytest.raises(TecError, match="gcd of float32"):
         xp.gcd(xp.asarray([1.0]), 2)
+
+
+def test_divmod():
+    x, y = xp.asarray(A), xp.asarray(np.where(A == 0, 3, A[::-1]).astype("float32"))
+    for got, want in (
+        (divmod(x, 4), np.divmod(A, np.float32(4))),
+        (divmod(7.5, y), np.divmod(np.float32(7.5), y.numpy())),
+        (divmod(xp.asarray(I), 7), np.divmod(I, 7)),
+    ):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b)
+            assert a.dtype == str(b.dtype)
+    with pytest.raises(TypeError):
+        divmod(x, "a")

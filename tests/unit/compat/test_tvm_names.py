@@ -113,3 +113,21 @@ def test_a_device_has_tvms_attributes() -> None:
     assert device.max_shared_memory_per_block == device.lds_bytes == 65536
     assert (device.max_threads_per_block, device.warp_size) == (1024, 64)
     assert device.max_thread_dimensions == [1024, 1024, 1024]
+
+
+def test_functions_of_contrib_are_found_by_name_alone() -> None:
+    """TVM's libraries register theirs when they are loaded; nothing of this package is imported for it."""
+    program = """
+import numpy as np
+import tec.compat.tvm as tvm
+te = tvm.te
+A = te.placeholder((4, 4), name="A")
+call = lambda ins, outs: tvm.tir.call_packed("tvm.contrib.cblas.matmul", ins[0], ins[0], outs[0], False, True)
+C = te.extern((4, 4), [A], call, name="C")
+f = tvm.build(te.create_schedule(C.op), [A, C], "llvm")
+a = np.arange(16, dtype="float32").reshape(4, 4)
+x, y = tvm.nd.array(a), tvm.nd.array(np.zeros_like(a))
+f(x, y)
+assert (y.numpy() == a @ a.T).all()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from tec import ir, te
@@ -209,6 +210,8 @@ call_llvm_pure_intrin = _llvm(True)
 
 def call_packed(*args: Any, span: Any = None) -> Any:
     """A call of a function that `tvm.register_func` knows, from CPU code."""
+    if args and str(getattr(args[0], "value", args[0])).startswith("tvm.contrib."):
+        import_module("tec.compat.tvm.contrib")  # registers what TVM's libraries register when they load
     return te.call_packed(*args)
 
 
