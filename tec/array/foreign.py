@@ -60,6 +60,10 @@ def to_numpy(self: Array, dtype: npt.DTypeLike | None = None, copy: bool | None 
     return np.asarray(a.read_only())
 
 
+# NumPy's namespaces whose functions have namesakes.
+_PARTS = {"": np, "linalg": np.linalg, "fft": np.fft}
+
+
 def _namesake(name: str) -> Any:
     return getattr(inspection.namespace(None), name, None)
 
@@ -83,8 +87,13 @@ def array_ufunc(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: An
 
 def array_function(self: Array, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """The same for NumPy's other functions."""
-    name = function.__name__
-    found = _namesake(name) if getattr(np, name, None) is function else None
+    own = function.__name__
+    part = next((k for k, m in _PARTS.items() if getattr(m, own, None) is function), None)
+    name = f"{part}.{own}" if part else own
+    found = None
+    if part is not None:
+        space = _namesake(part) if part else inspection.namespace(None)
+        found = getattr(space, own, None)
     if found is None or not callable(found):
         raise ArrayTypeError(
             f"np.{name} on an array on {self.device}", hint=f"x.numpy() copies it to the host: np.{name}(x.numpy())"
@@ -94,7 +103,7 @@ def array_function(self: Array, function: Any, types: Any, args: Any, kwargs: An
     except TypeError as e:
         if isinstance(e, ArrayTypeError):
             raise
-        raise ArrayTypeError(f"np.{name} on an array is tec.array.{found.__name__}: {e}") from None
+        raise ArrayTypeError(f"np.{name} on an array is tec.array.{name}: {e}") from None
 
 
 # ---- DLPack

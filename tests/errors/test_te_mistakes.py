@@ -71,10 +71,10 @@ MISTAKES = {
     "len of a tensor": (lambda: len(V), "len() of tensor V"),
     "a tensor compared with a number": (lambda: V == 3, "stands here for one value"),
     # shapes and types
-    "a negative dimension": (lambda: te.placeholder((4, -1)), "dimension 1 of placeholder placeholder is negative"),
+    "a negative dimension": (lambda: te.placeholder((4, -1)), "dimension 1 of placeholder is negative"),
     "a float dimension": (lambda: te.placeholder((4, 2.5)), "is 2.5"),
     "a float variable as a dimension": (lambda: te.placeholder((te.var("f", "float32"),)), "has type float32"),
-    "a string as a shape": (lambda: te.placeholder("48"), "the shape of placeholder placeholder is '48'"),
+    "a string as a shape": (lambda: te.placeholder("48"), "the shape of placeholder is '48'"),
     "None in a shape": (lambda: te.placeholder((None, 4)), "dimension 0"),
     "a tensor as a dimension": (lambda: te.placeholder((V,)), "is a tensor (V)"),
     "an unknown dtype": (lambda: te.placeholder((4,), dtype="float33"), "unknown dtype 'float33'"),

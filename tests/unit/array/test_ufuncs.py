@@ -152,3 +152,14 @@ def test_divmod():
             assert a.dtype == str(b.dtype)
     with pytest.raises(TypeError):
         divmod(x, "a")
+
+
+def test_numpys_functions_of_linalg_and_fft():
+    x = xp.asarray(A)
+    for f in (np.linalg.norm, np.linalg.svd, np.fft.rfft, np.linalg.pinv):
+        for got, want in zip(f(x) if f is np.linalg.svd else (f(x),), f(A) if f is np.linalg.svd else (f(A),)):
+            assert isinstance(got, type(x))
+            np.testing.assert_allclose(abs(got.numpy()), abs(want), rtol=1e-3, atol=1e-4)
+    with pytest.raises(TecError, match=r"np\.linalg\.tensorinv on an array") as e:
+        np.linalg.tensorinv(x)
+    assert "np.linalg.tensorinv(x.numpy())" in e.value.hint
