@@ -86,6 +86,22 @@ REASONS: Table = {
 }  # fmt: skip
 
 
+def names_of(pattern: str) -> list[str]:
+    """The tests that a pattern stands for, where it lists them; what else it leaves open is three dots."""
+    found = re.fullmatch(r"([^(]*)\(([^)]*)\)([^(]*)", pattern)
+    whole = [found[1] + part + found[3] for part in found[2].split("|")] if found else [pattern]
+    return [n.removeprefix("::").replace(".*", "...") for n in whole]
+
+
+def rows() -> list[str]:
+    """A line of a table for each reason: the file, its tests, and why they do not pass."""
+    return [
+        f"| `{file.removeprefix('test_').removesuffix('.py')}` | {', '.join(f'`{n}`' for n in names_of(pattern))} | {reason} |"
+        for file, reasons in REASONS.items()
+        for pattern, reason in reasons.items()
+    ]
+
+
 def reason_of(file: str, name: str) -> str | None:
     """The reason for test `name` ("Class::test[parameters]") of a file, None where it has none."""
     for pattern, reason in REASONS.get(file, {}).items():

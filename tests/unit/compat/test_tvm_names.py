@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import tec
 import tec.compat.tvm as tvm
 from tec.compat.tvm import names
 from tec.compat.tvm.install import install, uninstall
+from tests.foreign.tvm_reasons import rows
 
 MODULES = [
     m.name
@@ -131,3 +133,10 @@ f(x, y)
 assert (y.numpy() == a @ a.T).all()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_the_page_names_each_test_that_does_not_pass() -> None:
+    lines = (Path(__file__).parents[3] / "docs/tvm.md").read_text().split("\n")
+    head = lines.index("| file | tests | why they do not pass |")
+    table = lines[head + 2 : lines.index("", head)]
+    assert table == rows()
