@@ -84,7 +84,11 @@ def matmul(n):
 
 def test_a_template_has_a_space_and_a_default():
     task = autotvm.task.create("compat/matmul", args=(32,), target="llvm")
-    assert set(task.config_space.parameters) == {"tile_y", "tile_x", "unroll"}
+    space = task.config_space
+    assert set(space.space_map) == {"tile_y", "tile_x", "unroll"} and len(space) == 6 * 5 * 2
+    assert len({str(space.get(k)) for k in range(len(space))}) == len(space) and "60" in repr(space)
+    with pytest.raises(IndexError, match="configuration 60 of 60"):
+        space.get(60)
     with tvm.target.Target("llvm"):
         s, args = matmul(32)
         f = tvm.build(s, args)
@@ -92,5 +96,9 @@ def test_a_template_has_a_space_and_a_default():
     c = np.zeros((32, 32), "float32")
     f(a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    s, args = task.instantiate(space.get(37))
+    d = np.zeros((32, 32), "float32")
+    tvm.build(s, args, "llvm")(a, b, d)
+    np.testing.assert_allclose(d, a @ b, rtol=1e-5)
     with pytest.raises(tec.ArgumentError, match="outside of a template"):
         autotvm.get_config()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from tec.choices.store.database import tuned
 from tec.errors import ArgumentError
 from tec.target import as_target
 from tec.tuning import tune as _tune
-from tec.tuning.templates import Holes, Template
+from tec.tuning.templates import Holes, Template, TemplateSpace
 
 from ..target import plain
 from .space import CURRENT, Config
@@ -66,6 +67,30 @@ def get_config() -> Config:
     return found
 
 
+class ConfigSpace:
+    """The configurations of a task by number: a value for each of its knobs, whether a schedule takes them together or not."""
+
+    def __init__(self, space: TemplateSpace):
+        self.space_map: dict[str, tuple[Any, ...]] = dict(space.parameters)
+
+    def __len__(self) -> int:
+        return prod(len(options) for options in self.space_map.values())
+
+    def get(self, index: int) -> dict[str, Any]:
+        """Configuration `index`: the first knob changes fastest. Raises IndexError for one that there is not."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"configuration {index} of {len(self)}")
+        chosen = {}
+        for name, options in self.space_map.items():
+            index, k = divmod(index, len(options))
+            chosen[name] = options[k]
+        return chosen
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {len(options)} values" for name, options in self.space_map.items()]
+        return "\n".join([f"ConfigSpace of {len(self)}", *lines])
+
+
 class Task:
     """A template with arguments, for a target."""
 
@@ -74,7 +99,12 @@ class Task:
             raise ArgumentError(f"no template {name!r}", hint=f"there are {', '.join(_TEMPLATES) or 'none'}")
         self.template, self.name, self.args = _TEMPLATES[name], name, tuple(args)
         self.target = plain(target) or as_target(None)
-        self.config_space = self.template.space(self.args, self.target)
+        self._space = self.template.space(self.args, self.target)
+        self.config_space = ConfigSpace(self._space)
+
+    def instantiate(self, config: dict[str, Any]) -> tuple[Any, list[Any]]:
+        """The schedule and the parameters of a configuration. Raises ScheduleError where it is not legal."""
+        return self._space.make(self._space.check(config))
 
     def __repr__(self) -> str:
         return f"Task({self.name}, {self.args}, {self.target})"
