@@ -43,6 +43,7 @@ __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank",
     "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+__dir__ = listed(__name__)
 
 
 class EighResult(NamedTuple):
@@ -496,6 +497,3 @@ def multi_dot(arrays: Any) -> Array:
 
 def __getattr__(name: str) -> Any:
     raise missing(__name__, name, __all__)
-
-
-__dir__ = listed(__name__)

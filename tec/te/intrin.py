@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import TargetError, listed
+from ..errors import TargetError
 from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
@@ -498,6 +498,3 @@ class _TileBlock:
 
 def _tile(op: str, *args: Any, **attrs: Any) -> Stmt:
     return Evaluate(Call(op, args, "int32", attrs))
-
-
-__dir__ = listed(__name__)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from .. import te
-from ..errors import ExprError, listed
+from ..errors import ExprError
 from ..ir.dtype import dtype_info, normalize_dtype
 from ..ops.layouts import Layout
 from ..te import Tensor
@@ -498,6 +498,3 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
     (2, 4)
     """
     return output("einsum", [tensor(x, "einsum") for x in operand], equation=subscripts)
-
-
-__dir__ = listed(__name__)

@@ -110,7 +110,6 @@ def test_a_device_of_tvms_that_is_not_there_says_why_where_it_is_used(monkeypatc
 PUBLIC = (
     tec.errors,
     tec.ir,
-    tec.te.intrin,
     tec.te.hybrid,
     tec.topi.nn,
     tec.topi.vision,

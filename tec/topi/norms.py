@@ -1,0 +1,108 @@
+"""Normalizations: of layers, groups, batches and neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..errors import ExprError
+from ..te import Tensor
+from ..te.tensor_ops import BROADCAST, elementwise
+from . import broadcast
+from .operators import axis_of, output, tensor, type_of
+from .tag import INJECTIVE
+from .transform import reshape
+
+
+def along(v: Tensor, axis: int, x: Tensor) -> Tensor:
+    """A vector as a tensor that broadcasts along `axis` of `x`."""
+    if v.ndim != 1:
+        raise ExprError(f"{v.name} has {v.ndim} dimensions and goes along one axis", hint="give a vector")
+    behind = x.ndim - 1 - axis_of(axis, x.ndim, f"a vector along an axis of {x.name}")
+    return reshape(v, (v.shape[0], *[1] * behind)) if behind else v
+
+
+def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Sequence[int], epsilon: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last dimensions, `axis`."""
+    x = tensor(data, "layer_norm")
+    axes = sorted(axis_of(a, x.ndim, "layer_norm") for a in ([axis] if isinstance(axis, int) else axis))
+    if axes != list(range(axes[0], x.ndim)):
+        raise ExprError(f"layer_norm over axes {axes} of {x.ndim} dimensions", hint="they are the last ones")
+    y = broadcast.multiply(output("layer_norm", [x], axis=axes[0], epsilon=epsilon), tensor(gamma, "layer_norm"))
+    return y if beta is None else broadcast.add(y, tensor(beta, "layer_norm"))  # type: ignore[no-any-return]
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: float = 1e-5) -> Tensor:
+    """x / sqrt(mean of squares + epsilon) * weight over `axis`."""
+    x = tensor(data, "rms_norm")
+    axes = tuple(axis_of(a, x.ndim, "rms_norm") for a in ([axis] if isinstance(axis, int) else axis))
+    wide = x if x.dtype in ("float32", "float64") else x.astype("float32")
+    mean = output("reduce_mean", [broadcast.multiply(wide, wide)], axes=axes, keepdims=True)
+    return elementwise(
+        lambda v, m, w: (v * te.rsqrt(m + te.const(epsilon, wide.dtype))).astype(x.dtype) * w,
+        wide,
+        mean,
+        tensor(weight, "rms_norm"),
+        name="rms_norm",
+    )
+
+
+def group_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Each of `num_groups` groups of channels normalized over its channels and places; gamma and beta are one a channel."""
+    x = tensor(data, "group_norm")
+    places = sorted(axis_of(a, x.ndim, "group_norm") for a in axes)
+    if axis_of(channel_axis, x.ndim, "group_norm") != 1 or places != list(range(2, x.ndim)):
+        raise ExprError(
+            "group_norm of another layout than (batch, channels, spatial...)",
+            hint="channel_axis=1 and the axes behind it",
+        )
+    n, c, *space = type_of(x).shape
+    flat = output("reshape", [x], INJECTIVE, shape=(n, num_groups, c // num_groups, *space))
+    y = output("reshape", [output("layer_norm", [flat], axis=2, epsilon=epsilon)], INJECTIVE, shape=(n, c, *space))
+    return broadcast.add(broadcast.multiply(y, along(gamma, 1, x)), along(beta, 1, x))  # type: ignore[no-any-return]
+
+
+def instance_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axis: Sequence[int], epsilon: float = 1e-5
+) -> Tensor:
+    """Each channel of each picture normalized over its places."""
+    return group_norm(data, gamma, beta, type_of(tensor(data, "instance_norm")).shape[1], channel_axis, axis, epsilon)
+
+
+def batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> list[Tensor]:
+    """Inference: (x - mean) / sqrt(var + epsilon) * gamma + beta along `axis`. Returns [y, moving_mean, moving_var], the last two as they are."""
+    x = tensor(data, "batch_norm")
+    mean, var, g, b = (along(tensor(v, "batch_norm"), axis, x) for v in (moving_mean, moving_var, gamma, beta))
+
+    def body(v: Any, m: Any, s: Any, g: Any, b: Any) -> Any:
+        v = (v - m) / te.sqrt(s + te.const(epsilon, x.dtype))
+        v = v * g if scale else v
+        return v + b if center else v
+
+    return [elementwise(body, x, mean, var, g, b, name="batch_norm", tag=BROADCAST), moving_mean, moving_var]
+
+
+def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2.0) -> Tensor:
+    """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta. Raises ExprError for another axis than 1."""
+    if axis != 1:
+        raise ExprError(f"lrn along axis {axis}", hint="channels are axis 1")
+    return output("lrn", [tensor(data, "lrn")], size=size, alpha=alpha, beta=beta, bias=bias)
