@@ -184,7 +184,7 @@ def _parts(k: Kernel, target: Target, known: figures.Figures) -> dict[str, float
     # A wavefront alone: some operations wait for the one before them, and at a barrier it waits for what all others have under way.
     apart = known["apart_clocks"] if known.template == _LOOPS else max(known["apart_clocks"], wave / chip.simd_lanes)
     lone = k.issued * apart + k.barriers * (known["barrier_clocks"] if "barrier_clocks" in known else chip.lds_latency)
-    reached, unit_rate = _far_gbps(k, target), known["unit_bytes"] * clock
+    reached, unit_rate = far_gbps(k.memory_bytes, target), known["unit_bytes"] * clock
     moved = k.memory_bytes / (reached * 1e9 * min(1.0, busy * machine.unit_share) * even)
     is_far = reached == machine.reached_gbps
     return {
@@ -213,11 +213,11 @@ def _starts(k: Kernel, waves: int, target: Target) -> float:
     return k.groups * waves / machine.dies / machine.waves_a_clock if machine.waves_a_clock else 0.0
 
 
-def _far_gbps(k: Kernel, target: Target) -> float:
-    """Memory's rate, or of a GPU whose last cache holds all that a kernel touches, that cache's: the kernels before have brought it."""
+def far_gbps(touched: float, target: Target) -> float:
+    """Memory's rate, or of a GPU whose last cache holds the bytes that a kernel touches, that cache's: the kernels before have brought them."""
     machine = target.machine
     memory, last = machine.reached_gbps, machine.level("L2")
-    if machine.priced_by_model or last is None or k.memory_bytes > _HELD * last.size_bytes:
+    if machine.priced_by_model or last is None or touched > _HELD * last.size_bytes:
         return memory
     return max(memory, l2_gbps(machine))
 

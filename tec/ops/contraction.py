@@ -36,7 +36,7 @@ class Operand:
     come under conditions of their own. `pitch`: elements of a row of the tile that there are to read, zeros behind the product's own (0: just those of the product).
     `anywhere`: a load may begin at any element, so that rows need not be whole runs of `wide`. `distinct`: of all elements, the share that lies apart in memory: a
     convolution's windows overlap. `tap`: of such an operand, elements along the sum from one place of the window to the next; 0: no windows.
-    `sides`: of a window, the axes along which it has several places.
+    `sides`: of a window, the axes along which it has several places. `unpacked`: elements are made of codes of fewer bits, each time that they are read.
     """
 
     at: Element
@@ -49,6 +49,7 @@ class Operand:
     distinct: float = 1.0
     tap: int = 0
     sides: int = 0
+    unpacked: bool = False
 
     def run(self) -> int:
         """`wide` as a number."""

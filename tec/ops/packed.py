@@ -422,7 +422,8 @@ def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]
     )  # fmt: skip
     made = c if acc == dtype else te.compute((m, n), lambda *i: c(*i).astype(dtype), name="packed_cast")
     piece = max(1, 16 // (2 if "16" in dtype else 4))
-    sides = Operand(left, dtype, True, piece if rounded is None else 1), Operand(right, dtype, not w.panel, min(piece, w.per))  # fmt: skip
+    weights = Operand(right, dtype, not w.panel, min(piece, w.per), unpacked=not w.are_numbers)
+    sides = Operand(left, dtype, True, piece if rounded is None else 1), weights
     return PackedContraction(
         (), m, n, w.k, *sides, acc, dtype, few_is_thin=True, tensors_read=tuple(inputs), weights=w
     ).carried(made)

@@ -13,7 +13,7 @@ from ...locks import cached_property
 from ...schedule import Schedule
 from ...target import Target, latency_ns, level_gbps
 from ...te import ComputeOp
-from ..cost import near_gbps
+from ..cost import far_gbps, near_gbps
 from ..footprint import SEGMENT_BYTES
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.counts import moved_bytes
@@ -214,7 +214,10 @@ class GpuReduction(Space):
         """What memory takes, and beside it what the lanes do, which counts for products: there an element is read for each sum that it is in."""
         moved = self._moved_cost(choice)
         work = self._lane_seconds(choice)
-        return Cost(moved.seconds + work, moved.limit if work < moved.seconds else "issue")
+        limit = moved.limit if work < moved.seconds else "issue"
+        if "near_trip_ns" in self.figures:  # lanes work while loads are under way
+            return Cost(max(moved.seconds, work) + _NOT_HIDDEN * min(moved.seconds, work), limit)
+        return Cost(moved.seconds + work, limit)
 
     def _lane_seconds(self, choice: Choice) -> float:
         """Of loads from the caches, and of the additions, of all sums. Sums that a thread makes together read what they have in common once."""
@@ -239,6 +242,8 @@ class GpuReduction(Space):
         each other bring a line each."""
         machine = self.target.machine
         bytes_ = float(moved_bytes(self.group))
+        if not (self.along or choice["shared"]) and "near_trip_ns" in self.figures:
+            return self._across(choice, bytes_)
         if choice["wide"]:
             return self._wide_cost(choice, bytes_)
         if self.along != choice["shared"]:
@@ -247,7 +252,7 @@ class GpuReduction(Space):
         gbps = machine.reached_gbps
         memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (gbps * 1e9)
         if self.target.chip.family == "sm" and choice["shared"]:
-            return self._queued(choice, memory, bytes_)
+            return self._queued(choice, bytes_ + (partial if choice["parts"] > 1 else 0))
         if choice["shared"]:
             memory /= self._even((self.outputs or 1) * int(choice["parts"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
@@ -298,6 +303,8 @@ class GpuReduction(Space):
         row = (self.length or 0) * self._element_bytes
         if self.along and choice["parts"] == 1 and "short_rows" in self.figures and in_a_row(self.red):
             return min(_SCATTERED, self.figures.along("short_rows", row))
+        if "lone_sector" in self.figures and not self.along:
+            return max(1.0, SEGMENT_BYTES / self._element_bytes) * self.figures["lone_sector"]
         return _SCATTERED
 
     def _starts(self, choice: Choice) -> float:
@@ -344,9 +351,42 @@ class GpuReduction(Space):
         lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_hz
         return float(taps * self.figures["tap_operations"] / lanes)
 
-    def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
+    def _across(self, choice: Choice, bytes_: float) -> Cost:
+        """NVIDIA, sums across memory: what memory or the last cache gives, or one multiprocessor takes of it; or the steps of a thread, whose loads are under way together, and come
+        later the wider they are. The threads of a wide work-group meet, and parts do in a second kernel."""
+        machine, figures = self.target.machine, self.figures
+        parts, lanes = int(choice["parts"]), self._lanes(choice)
+        rate = far_gbps(bytes_, self.target)
+        is_near = rate > machine.reached_gbps
+        trip = figures["near_trip_ns" if is_near else "far_trip_ns"] * 1e-9
+        high = choice["threads"] // choice["wide"] if choice["wide"] else parts  # threads of a sum
+        own, threads = -(-(self.length or 1) // high), (self.outputs or 1) * high / lanes
+        groups = math.ceil(threads / choice["threads"])
+        partial = 2.0 * (self.outputs or 1) * parts * dtype_info(self.red.output(0).dtype).bytes * (parts > 1)
+        each = math.ceil(groups / machine.units) / groups  # of the multiprocessor that has most
+        memory = max((bytes_ + partial) / (rate * 1e9), bytes_ * each / figures["unit_bytes"] / machine.clock_hz)
+        later = 1.0 + figures["later"] * (max(1.0, lanes * self._element_bytes / 4) - 1.0)
+        # Unequal parts have each load under a condition of its own.
+        at_once = 1 if (self.length or 0) % parts else figures["steps"]
+        rounds = max(1.0, threads / (machine.units * 2048))
+        waiting = rounds * max(1.0, own / at_once) * trip * later
+        meet = trip * (2 + lanes / 2) if choice["wide"] else 0.0
+        if parts > 1:
+            joined = parts / (64 if self._joins_by_groups(choice) else 1) / figures["steps"]
+            meet += machine.launch_seconds + figures["join_trip_ns"] * 1e-9 * (1 + joined)
+        most = max(memory, waiting, groups * self._begun(choice))
+        seconds = machine.launch_seconds + trip + most + meet + _NOT_HIDDEN * min(memory, waiting)
+        return Cost(seconds, "memory" if most == memory else "latency")
+
+    def _begun(self, choice: Choice) -> float:
+        """NVIDIA: seconds from a work-group's begin to the next one's, which go by its wavefronts where it has many."""
+        waves = choice["threads"] * choice["rows"] / self.target.wavefront_size
+        return float(max(self.figures["group_ns"], self.figures["wave_ns"] * waves)) * 1e-9
+
+    def _queued(self, choice: Choice, bytes_: float) -> Cost:
         """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread."""
         machine, chip, figures = self.target.machine, self.target.chip, self.figures
+        memory = bytes_ / (far_gbps(bytes_, self.target) * 1e9)
         full = chip.simds * chip.waves_a_simd * self.target.wavefront_size * machine.units
         threads = self._threads(choice)
         under_way = min(threads, full) * _PIECE_BYTES * max(figures["loads_under_way"], len(self.red.inputs))
@@ -357,8 +397,7 @@ class GpuReduction(Space):
         if choice["parts"] > 1:
             own = -(-choice["parts"] // (choice["threads"] if self._joins_by_groups(choice) else 1))
             second = machine.launch_seconds + own / figures["second_loads"] * machine.queued_ns * 1e-9
-        groups = threads / (choice["threads"] * choice["rows"])
-        begun = groups * figures["group_ns"] * 1e-9
+        begun = threads / (choice["threads"] * choice["rows"]) * self._begun(choice)
         seconds = (
             machine.launch_seconds
             + max(max(memory, waiting) * last, begun)
@@ -389,7 +428,9 @@ class GpuReduction(Space):
             red = in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
             out, shared = (red if self.out is self.red else s[self.out].op), self._joins_by_groups(choice)  # type: ignore[assignment]
         if choice["wide"]:
-            wide_sums(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
+            wide_sums(
+                s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target, self._steps
+            )
         elif shared:
             dies, between = (1, 0) if choice["parts"] > 1 else (self._dies, self._between)
             group_per_output(s, out, red, threads, choice["rows"], dies, between)
@@ -403,16 +444,23 @@ class GpuReduction(Space):
     def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
         """The kernel of the parts: a work-group or a thread each, or a thread for some neighbours."""
         if choice["shared"]:
-            group_per_output(s, op, op, choice["threads"], dies=self._dies, between=self._between)
+            group_per_output(
+                s, op, op, choice["threads"], dies=self._dies, between=self._between, is_run=in_a_row(self.red)
+            )
         elif choice["piece"]:
-            neighbours(s, op, self._lanes(choice), choice["threads"])
+            neighbours(s, op, self._lanes(choice), choice["threads"], self._steps)
         else:
             a_thread_each(s, op, op, choice["threads"], self._loads())
 
     def _loads(self) -> int:
         """Loads that a thread is to ask for at once: LLVM writes out loops of sums of one array by itself, others not."""
         alike = len(self.red.inputs) == 1 and self.red.tag != "pixels"
-        return self.figures.count("loads") if alike and "loads" in self.figures else 1
+        return self.figures.count("loads") if alike and "loads" in self.figures else self._steps
+
+    @property
+    def _steps(self) -> int:
+        """Steps of a thread that are written out whichever way threads have the sums."""
+        return self.figures.count("steps") if "steps" in self.figures and self.red.tag != "pixels" else 1
 
 
 # Parts of a sum from which a work-group adds them up, of so many sums a unit: a thread alone takes half a microsecond for each eight.

@@ -14,6 +14,7 @@ from ...ir import Call, IterVar, Var
 from ...ir.dtype import dtype_info
 from ...ir.passes.vectorize_loops import COSTLY
 from ...ir.visit import walk_exprs
+from ...locks import cached_property
 from ...schedule import Stage
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, thread_axis
@@ -29,6 +30,7 @@ from .sum_loops import equal_parts, group_per_output, in_parts
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
 _USUAL_THREADS = 256  # of a row: four wavefronts of 64
+_FUNCTION, _MEET = 16, 4  # operations of an exponential, and of a step in which two lanes meet
 _OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
 _PART = 2048  # elements of a part of a row at least: 8 a thread, in pieces of 16 bytes
 _PART_THREADS = 256
@@ -128,7 +130,7 @@ class GpuRows(Space):
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
         self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
         self.parameters = {
-            "threads": (32, 64, 128, 256, 512, 1024, 16, 8), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8, 16), "parts": self._parts(),
+            "threads": (32, 64, 128, 256, 512, 1024, 16, 8), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8, 16, 32), "parts": self._parts(),
         }  # fmt: skip
 
     def _parts(self) -> tuple[int, ...]:
@@ -190,8 +192,8 @@ class GpuRows(Space):
         if choice["parts"] > 1:
             usual = choice["rows"] == 1 and choice["piece"] == 0 and choice["threads"] == _PART_THREADS
             return None if usual else "parts of rows have one number of threads, which load in pieces of their own"
-        if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
-            return "a work-group has one row, or several that divide all, each by a wavefront's threads or fewer"
+        if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() < choice["rows"]):
+            return "a work-group has one row, or several of those there are, each by a wavefront's threads or fewer"
         run = self._run(choice)
         # Where a figure says so the last pieces of a row may be some threads' alone.
         whole = run if "ragged" in self.figures else run * choice["threads"]
@@ -211,6 +213,12 @@ class GpuRows(Space):
     def _lengths(self) -> list[int | None]:
         return [self._length(), *[reduce_size(r) for r in self.group.reductions()]]
 
+    @cached_property
+    def _costly(self) -> int:
+        """Operations of the functions that an element goes through in all passes."""
+        bodies = [b for op in self.group.ops if isinstance(op, ComputeOp) for b in op.body]
+        return _FUNCTION * sum(isinstance(e, Call) and e.op in COSTLY for b in bodies for e in walk_exprs(b))
+
     def _in_registers(self, threads: int) -> bool:
         return all(n is not None and n <= _REGISTERS * threads for n in self._lengths())
 
@@ -224,13 +232,17 @@ class GpuRows(Space):
         if choice["parts"] > 1:
             return self._parted(choice["parts"])
         threads, passes = choice["threads"], len(self.group.reductions()) + 1
-        own, moved = -(-self.longest // threads), moved_bytes(self.group)
-        loads = own / self._run(choice)
+        run = self._run(choice)
+        # A whole piece or none: of rows of a few pieces some threads have nothing.
+        own, moved = run * -(-self.longest // (run * threads)), moved_bytes(self.group)
+        loads = own / run
         kept = self._in_registers(threads) and self._run(choice) > 1
         meets = (passes - 1) * (threads > self.target.wavefront_size)
+        # Of the threads of a row, which meet by lanes that differ in a bit each.
+        lanes = math.log2(min(threads, self.target.wavefront_size))
         return Footprint((Kernel(
-            self._rows() / choice["rows"], threads * choice["rows"], 0, own if kept else 0, moved, moved * (1 if kept else passes),
-            issued=passes * own * _OPERATIONS, waits=passes if kept else passes * loads, barriers=2 * meets,
+            -(-self._rows() // choice["rows"]), threads * choice["rows"], 0, own if kept else 0, moved, moved * (1 if kept else passes),
+            issued=own * (passes * _OPERATIONS + self._costly) + (passes - 1) * _MEET * lanes, waits=passes if kept else passes * loads, barriers=2 * meets,
         ),))  # fmt: skip
 
     def cost(self, choice: Choice) -> Cost:
@@ -268,7 +280,8 @@ class GpuRows(Space):
         lead = stage.fuse(*out.axis[:outer])
         block = lead
         if choice["rows"] > 1:
-            block, lead = stage.split(lead, factor=choice["rows"])
+            # Where they do not divide all rows the last work-group begins earlier, and repeats some: a condition would stand around the threads' sums.
+            block, lead = stage.split(lead, factor=choice["rows"], shift_inwards=True)
             stage.bind(lead, thread_axis("threadIdx.y"))
         stage.bind(block, thread_axis("blockIdx.x"))
         rest = stage.fuse(*out.axis[outer:])

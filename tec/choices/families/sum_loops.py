@@ -16,18 +16,22 @@ from ..parts.summed import along, in_a_row
 from ..parts.threads import bind_all, dealt, neighbours_on_a_die, over_groups
 
 _MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
+_TURN = 2048  # elements that a work-group of 256 threads loads at once, in pieces of 16 bytes of 16-bit numbers
 _FEW_LOADS = 4  # with so many of a thread's loads under way at once, no more are worth a condition
 _MOST_WRITTEN = 32  # elements of a window: of longer ones the rows are written out
+# Times that a piece under a condition must be wider than one without: its last turn waits for the others, and a thread then has a fraction of their loads.
+_WIDER = 4
 _CHANNELS = 4  # of a thread that makes several pixels of a window
 
 
 def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
-    """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
-    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32; of more sums each is whole."""
+    """In how many equal parts a sum may go: one number between each power of two and the next one, up to `_MOST_PARTS`, whose parts are whole turns of a work-group's loads as
+    far as may be, the least of those; a power of two that is no divisor of the length with none in its place. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a
+    sum alone leave a GPU idle. Indices of the parts of all sums are int32; of more sums each is whole."""
     found = [1]
     for k in range(1, _MOST_PARTS.bit_length()):
-        part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
-        found.append(1 << k if part is None else part)
+        equal = [p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0]
+        found.append(max(equal, key=lambda p: (math.gcd(_TURN, length // p), -p), default=1 << k))
     return tuple(p for p in found if p == 1 or p * outputs < 1 << 31)
 
 
@@ -54,7 +58,7 @@ def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loa
     assert isinstance(last, ComputeOp)
     inner = bind_all(s, last, threads, repeated=shifted)
     stage, length = s[sums], reduce_size(red) or 1
-    run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
+    run = _at_once(length, loads, along(red))
     if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
         written = () if in_a_row(red) else _last_axes(stage.op.reduce_axis)
         for axis in written:
@@ -77,8 +81,14 @@ def _last_axes(axes: Sequence[IterVar]) -> tuple[IterVar, ...]:
     return tuple(axes[len(axes) - count :]) if len(axes) > 1 and size >= _FEW_LOADS else ()
 
 
-def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
-    """A thread for `lanes` neighbouring sums, whose elements it loads at once."""
+def _at_once(length: int, loads: int, is_exact: bool) -> int:
+    """Steps of a sum that are written out, whose loads a thread asks for at once: as many of `loads` as divide its length where that is most of them, or `is_exact`."""
+    exact = math.gcd(loads, length)
+    return exact if exact >= min(loads, _FEW_LOADS) or is_exact else min(loads, length)
+
+
+def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int, loads: int) -> None:
+    """A thread for `lanes` neighbouring sums, whose elements it loads at once, of `loads` steps."""
     acc = s.cache_write(op.output(0), "local")
     final, own = s[op.output(0)], s[acc]
     *lead, last = final.op.axis
@@ -86,12 +96,19 @@ def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
     own.compute_at(final, over_groups(final, final.fuse(*lead, last), threads, repeated=True))
     final.vectorize(vec)
     own.reorder(*own.op.reduce_axis, *own.op.axis)
+    if loads > 1:
+        k = own.fuse(*own.op.reduce_axis)
+        turns, steps = own.split(k, factor=math.gcd(loads, reduce_size(op) or 1))
+        own.reorder(turns, steps, *own.op.axis)
+        own.unroll(steps)
     own.vectorize(own.op.axis[-1])
 
 
-def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
+def wide_sums(
+    s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target, loads: int = 1
+) -> None:
     """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet. Where columns are
-    no whole number of work-groups', the last one begins earlier."""
+    no whole number of work-groups', the last one begins earlier. loads: steps of a thread that are written out."""
     final = s[out]
     acc = s[accumulators(s, red, out, "local")]
     at = final.fuse(*out.axis)
@@ -105,8 +122,11 @@ def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int,
     final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
     k = acc.fuse(*acc.op.reduce_axis)
     turns, own = acc.split(k, factor=rows)
+    is_long = loads > 1 and (reduce_size(red) or 1) >= rows * loads
     if red.num_outputs > 1:  # loads of several turns at once, which LLVM does by itself for sums
         acc.unroll(acc.split(turns, factor=math.gcd(8, (reduce_size(red) or 1) // rows))[1])
+    elif is_long and lanes == 1:
+        acc.unroll(acc.split(turns, factor=loads)[1])
     partial = s[s.rfactor(acc.op.output(0), own)] if lanes > 1 else None
     acc.compute_at(final, tx)
     own = own if partial is None else acc.op.reduce_axis[0]
@@ -117,7 +137,11 @@ def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int,
     acc.unroll(acc.op.axis[-1])
     partial.set_scope("local")
     partial.compute_at(acc, own)
-    partial.reorder(*partial.op.reduce_axis, *partial.op.axis)
+    loop = partial.op.reduce_axis
+    if is_long:
+        loop = partial.split(partial.fuse(*loop), factor=loads)
+        partial.unroll(loop[1])
+    partial.reorder(*loop, *partial.op.axis)
     partial.vectorize(partial.op.axis[-1])
 
 
@@ -149,10 +173,11 @@ def pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: i
 
 
 def group_per_output(
-    s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1, dies: int = 1, between: int = 0
-) -> None:
+    s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1, dies: int = 1, between: int = 0, is_run: bool | None = None
+) -> None:  # fmt: skip
     """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`. dies: by which neighbours go to one. between: elements of the runs in which a sum's
-    elements lie between others': pieces of a thread that cross them only have its loads touch more lines at once."""
+    elements lie between others': pieces of a thread that cross them only have its loads touch more lines at once. is_run: whether a sum's elements lie one after another, which parts of
+    a sum over several axes do not tell by themselves."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]
     fused = stage.fuse(*out.axis) if out.axis or out is not red else None
@@ -170,12 +195,18 @@ def group_per_output(
     length = reduce_size(red) or threads
     most = red.attrs.get("run", max(1, 16 // size))
     most = math.gcd(most, between) if between else most
-    # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
-    run = math.gcd(
-        most, length if length % threads and length >= most * threads and in_a_row(red) else max(1, length // threads)
-    )
-    dealt(rstage, k, threads, tx, run)
+    dealt(rstage, k, threads, tx, _run(length, threads, most, in_a_row(red) if is_run is None else is_run))
     if out is red or fused is None:
         return
     rstage.compute_at(stage, fused)
     rstage.set_scope("local")
+
+
+def _run(length: int, threads: int, most: int, is_run: bool) -> int:
+    """Neighbours of a sum that a thread loads at once. Pieces that all threads have as many of need no condition; where the threads do not divide the sum there is one in any
+    case, and one for a piece will do. So it will where pieces without one are of few elements."""
+    even = math.gcd(most, max(1, length // threads))
+    if not is_run or length < most * threads:
+        return even
+    whole = math.gcd(most, length)
+    return whole if length % threads or whole >= _WIDER * even else even

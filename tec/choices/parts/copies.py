@@ -1,4 +1,4 @@
-"""Operands that are copied ahead of a product: rows that begin anywhere, in memory of their own where each begins at a multiple of 16 bytes.
+"""Operands that are copied ahead of a product: rows that begin anywhere, in memory of their own where each begins at a multiple of 16 bytes, and weights of few bits, as numbers.
 
 A tile's copies in the background bring 16 bytes at once from such rows, where rows of an odd number of 16-bit elements come one by one through registers. The copy is a kernel of
 its own; what lies behind the end of a row in it is 0.
@@ -24,13 +24,19 @@ from .threads import bind_all
 
 SIDES = ("", "a", "b", "ab")  # which operands of a product are copied
 _PIECE_BYTES = 16
+# Of weights of few bits as numbers: what a last cache keeps for the product. Who packs large ones has no memory for them as numbers.
+_MOST_UNPACKED = 1 << 24
 _SINGLES_BYTES = 8  # that a thread stores of elements that it loads one by one: with more, a wavefront's load touches as many lines again
 
 
 def may_copy(c: Contraction, o: Operand) -> bool:
-    """Whether a copy lies better than an operand: no windows, whose elements it has several times, and known sizes."""
+    """Whether a copy lies better than an operand, or has the numbers that its codes stand for: no windows, whose elements it has several times, and known sizes."""
     sized = not is_symbolic((*c.batch, c.m, c.n, c.k))
-    return sized and not o.guarded and padding.run(c, o) * dtype_info(o.dtype).bytes < _PIECE_BYTES
+    if not sized or o.guarded:
+        return False
+    size = dtype_info(o.dtype).bytes
+    is_small = o.unpacked and math.prod((*c.batch, *_extents(c, o))) * size <= _MOST_UNPACKED
+    return is_small or padding.run(c, o) * size < _PIECE_BYTES
 
 
 def options(c: Contraction) -> tuple[str, ...]:

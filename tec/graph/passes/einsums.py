@@ -22,7 +22,9 @@ from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
 _ALL_ORDERS = 5  # operands of which all orders are tried: 180
-_LEAST_LEFT = 16  # places of an operand that has several products: as many as the narrowest tile has
+_LEAST_LEFT = (
+    8  # places of an operand that has several products: half of the narrowest tile, as much as turning the result costs
+)
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 

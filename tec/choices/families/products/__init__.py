@@ -43,9 +43,12 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group whose only reduction is a matrix product."""
     if not target.is_gpu:
         yield from _on_cpu(group, target)
-    elif not _thin(group, target):
-        yield from _of_images(group, target) if folded.is_folded(group) else _on_gpu(group, target)
+    elif _thin(group, target):
+        yield from few_terms.match(group, target)
+    elif folded.is_folded(group):
+        yield from _of_images(group, target)
     else:
+        yield from _on_gpu(group, target)
         yield from few_terms.match(group, target)
 
 

@@ -169,6 +169,8 @@ class PaddedWarpgroupProduct(Space):
         alone = max(products, issued) + known["step_clocks"] / (choice["stages"] - 1)
         if min(pieces) * self.size < _LEAST_COPY:  # through registers, one step at a time
             alone += known["register_clocks"]
+        elif any(o.unpacked and side not in choice["copied"] for side, o in zip("ab", (c.a, c.b))):
+            alone += known["made_clocks"]
         step = max(products * at_once, issued * at_once, brought * at_once, alone)
         rounds = max(1.0, groups / (machine.units * at_once))
         if rounds < known["even_rounds"]:
