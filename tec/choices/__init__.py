@@ -49,11 +49,12 @@ from .families.recurrent import CpuRecurrence
 from .families.recurrent_gpu import GpuRecurrence
 from .families.relayouts import Relayout
 from .families.running import Running
-from .families.scatters import Scatter, WrittenRows
+from .families.scatters import Scatter
 from .families.softmax_rows import SoftmaxRows
 from .families.sorts import Largest
 from .families.squares import Squares
 from .families.transposes import Transpose
+from .families.written_rows import WrittenRows
 from .group import Group, size_of
 from .mistakes import is_strict, strictly
 from .proof import Loops, Made, Refused, alone

@@ -140,8 +140,11 @@ class GpuStages(Space):
         return Footprint(tuple(self._kernel(op, choice, moved * n / max(1, sum(made))) for op, n in zip(stages, made)))
 
     def _kernel(self, op: ComputeOp, choice: Choice, bytes_: float) -> Kernel:
-        total, length = size_of(op.output(0).shape) or 1, reduce_size(op) or 1
+        size, length = size_of(op.output(0).shape), reduce_size(op) or 1
         lanes = 1 if op.reduce_axis else max(1, choice["vector"] // dtype_info(op.output(0).dtype).bytes)
+        while size and lanes > 1 and size % lanes:  # vectors of a half or less, where those are whole
+            lanes //= 2
+        total = size or 1
         groups = max(1.0, total / lanes / choice["threads"])
         if choice["rows"] and (lines := rows_of(op)) is not None:
             lanes, near = choice["rows"], lines[2]

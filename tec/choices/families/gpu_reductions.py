@@ -100,6 +100,10 @@ class GpuReduction(Space):
             if machine.groups_a_clock and outputs and self._starts(alone) > max(read, machine.launch_seconds):
                 alone = self._choice(False, 256)
             by_all = self._choice(True, self.target.wavefront_size if machine.priced_by_model else 64)
+            if "lone_sector" in self.figures and not self.along:  # whose price says what reads across cost
+                by_groups = (self._choice(True, t) for t in (64, 128, 256))
+                others = [c for c in (*by_groups, *self._wides(64, 128, 256)) if why_not(c) is None]
+                return min((alone, *others), key=lambda c: self.cost(c).seconds)
             if self.along and outputs and length and self._rule("short_shared", False) and why_not(by_all) is None:
                 return by_all
             if outputs is None or length is None or why_not(by_all) is not None:
@@ -375,6 +379,8 @@ class GpuReduction(Space):
             joined = parts / (64 if self._joins_by_groups(choice) else 1) / figures["steps"]
             meet += machine.launch_seconds + figures["join_trip_ns"] * 1e-9 * (1 + joined)
         most = max(memory, waiting, groups * self._begun(choice))
+        if choice["wide"]:  # whose wavefronts meet in shared memory
+            meet += groups * choice["threads"] / self.target.wavefront_size * figures["meet_ns"] * 1e-9
         seconds = machine.launch_seconds + trip + most + meet + _NOT_HIDDEN * min(memory, waiting)
         return Cost(seconds, "memory" if most == memory else "latency")
 

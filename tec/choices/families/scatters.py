@@ -45,7 +45,9 @@ _BITS = 32  # places that a word of bits tells of
 _GROUPS_A_UNIT = 8
 _SHARED_BYTES = 32768  # of what a work-group keeps of its places and of all updates: any GPU's has room for one such
 _LISTED, _PUT = 20, 12  # operations for an update's place and its list, and for a vector's place
-_WRITTEN_OUT = 8  # turns of a loop over updates that are written out, so that their indices are asked for at once
+_WRITTEN_OUT = 8  # turns of a loop over updates whose indices are asked for at once
+# Trips to memory that one counts for which nothing else of the work-group is under way beside: all wait for the lists.
+_ALONE = 4
 
 
 class Scatter(loops.LoopForm):
@@ -84,7 +86,7 @@ class Scatter(loops.LoopForm):
             turns = math.ceil(updates.count / each)
             return Footprint((Kernel(
                 groups, each, updates.shared_bytes(dtype, own), own * width * size // 4, moved, moved + groups * asked,
-                issued=turns * _LISTED + own * (_PUT + 2 * width), waits=3 + math.ceil(turns / _WRITTEN_OUT), barriers=2,
+                issued=turns * _LISTED + own * (_PUT + 2 * width), waits=_ALONE * (3 + math.ceil(turns / _WRITTEN_OUT)), barriers=2,
             ),))  # fmt: skip
         copied, read = 2.0 * x * size, float(update * size)
         width = updates.width(dtype)
@@ -289,10 +291,13 @@ class _Updates:
             def empty(p: Any) -> None:
                 head[p] = te.const(-1, "int32")
 
-            def enlist(e: Any) -> None:
+            def found(e: Any) -> Any:
                 inside, place, _ = self.one(at, e)
                 p = ib.let("p", self._flat(place) - group * span)
-                with ib.if_scope(te.all(inside, p >= 0, p < span)):
+                return te.select(te.all(inside, p >= 0, p < span), p, te.const(-1, "int32"))
+
+            def enlist(e: Any, p: Any) -> None:
+                with ib.if_scope(p >= 0):
                     if following is None:
                         ib.emit(te.call_intrin("int32", "atomic_max", head[p], e))
                     else:
@@ -304,9 +309,24 @@ class _Updates:
 
             each_own(load)
             loops.dealt(ib, span, threads, (t,), empty, "serial")
-            turns = -(-self.count // threads)
-            loops.dealt(ib, self.count, threads, (t,), enlist, "unroll" if turns <= _WRITTEN_OUT else "serial")
+            self._listed(ib, t, found, enlist)
             each_own(settle)
+
+    def _listed(self, ib: IRBuilder, t: Any, found: Callable[[Any], Any], enlist: Callable[[Any, Any], None]) -> None:
+        """All updates by the threads of a work-group: of some turns first where each goes (`found`: its place in the work-group; -1 where it has none), then what is done with it."""
+        threads, turns = loops.THREADS, -(-self.count // loops.THREADS)
+        some = min(turns, _WRITTEN_OUT)
+        is_whole = self.count % (threads * some) == 0
+        places = ib.allocate("int32", (some,), "places", scope="local")
+        with ib.for_range(0, -(-turns // some), "turns") as r:
+            for is_found in (False, True):
+                for n in range(some):
+                    e = ib.let("e", (r * some + n) * threads + t)
+                    with loops.where(ib, is_whole or e < self.count):
+                        if is_found:
+                            enlist(e, places[n])
+                        else:
+                            places[n] = found(e)
 
     def _updated(
         self, ib: IRBuilder, kept: BufferVar, first: int, element: Any, head: BufferVar, following: BufferVar | None, at: BufferVar, new: BufferVar
@@ -468,33 +488,3 @@ class _Updates:
         for p, c in zip(place, self.places):
             out = out * c + p
         return out
-
-
-class WrittenRows(loops.LoopForm):
-    """Rows into blocks of a pool on a GPU: a work-group a row."""
-
-    template: ClassVar[str] = "written rows"
-    kind: ClassVar[str] = "write_rows"
-
-    @classmethod
-    def serves(cls, form: Form, target: Target) -> bool:
-        return target.is_gpu  # on a CPU the definition's loops are it
-
-    def sketch(self, choice: Choice) -> Footprint:
-        """An element a thread."""
-        rows = self.form.inputs[0]
-        return self.chains(1, math.prod(d if isinstance(d, int) else 16 for d in static_shape(rows)))
-
-    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        (source, at), (target,) = sources, results
-        blocks, heads, places, size = self.form.outputs[0].shape
-        n, count = static_shape(self.form.inputs[0])[0], heads * size
-        threads = min(loops.THREADS, 1 << (count - 1).bit_length())
-        with loops.launch(ib, (n,), (threads,)) as (row, t):
-            slot = ib.let("slot", at[row].astype("int32"))
-            inside = te.all(slot >= 0, slot < blocks * places)
-            with ib.if_scope(inside), ib.for_range(0, -(-count // threads), "r") as r:
-                e = r * threads + t
-                with ib.if_scope(e < count):
-                    head, d = te.indexdiv(e, size), te.indexmod(e, size)
-                    target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[row, head, d]

@@ -22,9 +22,8 @@ from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
 _ALL_ORDERS = 5  # operands of which all orders are tried: 180
-_LEAST_LEFT = (
-    8  # places of an operand that has several products: half of the narrowest tile, as much as turning the result costs
-)
+# Places of an operand that has several products: a tile of vector units has as many, and is mostly empty with less.
+_LEAST_LEFT = 32
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 

@@ -40,10 +40,11 @@ def _space(outs, target=TARGET):
         ((1000,), (90, 1), "add", "float16", 2),
         ((33, 86), (300, 1), "mul", "float32", 8),
         ((9, 11, 12), (64, 2), "add", "float32", 1),
+        ((41, 3), (2500, 1), "add", "float32", 1),
     ],
 )
 def test_values(shape, index, reduction, dtype, vectors):
-    """Places several times, from the end, and outside; places that work-groups share with no other."""
+    """Places several times, from the end, and outside; places that work-groups share with no other; more updates than a work-group's threads ask for at once."""
     xs, outs, types = _program(shape, index, reduction, dtype)
     space = _space(outs)
     made = space.apply({"vectors": vectors})

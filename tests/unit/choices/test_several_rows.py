@@ -52,3 +52,18 @@ def test_parts_are_whole_turns():
     """690 parts of 34,816 elements, each 17 turns of 256 threads that load 16 bytes, rather than 512 of 46,920."""
     (parts,) = (p for p in equal_parts(170 * 48 * 2944, 1) if 512 <= p < 1024)
     assert 170 * 48 * 2944 % (parts * 2048) == 0
+
+
+@pytest.mark.parametrize("last, is_odd", [(179, True), (184, False)])
+def test_elements_of_an_odd_number_are_priced_one_a_thread(last, is_odd):
+    """As they are made: no vector divides them, and some rows a thread are quicker."""
+    attrs = {"before": (0, 0, 3), "after": (0, 0, last - 173), "mode": "constant", "value": 0.0}
+    definition, shape = get_op("pad"), (2229 * 3, 7, 170)
+    x = tec.te.placeholder(shape, "float16", name="x")
+    outs = definition.compute(attrs, [x], definition.infer([TensorType("float16", shape)], attrs))
+    space = next(s for s in spaces(outs, HOPPER) if s.template == "gpu stages")
+    wide, one, rows = (
+        space.cost({**space.default, "threads": 256, **c}).seconds
+        for c in ({"vector": 16, "rows": 0}, {"vector": 1, "rows": 0}, {"vector": 16, "rows": 4})
+    )
+    assert (wide == one) == is_odd and (rows < wide) == is_odd

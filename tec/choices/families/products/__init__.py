@@ -23,7 +23,9 @@ from ...group import Group, const_shape, reduce_size, size_of
 from ...parts import sums
 from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
+from ...parts.warpgroups import ROWS
 from ...space import Choice, Scheduled, Space, Value
+from ..gpu_reductions import GpuReduction
 from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .padded_warpgroups import PaddedWarpgroupProduct
@@ -45,11 +47,23 @@ def match(group: Group, target: Target) -> Iterator[Space]:
         yield from _on_cpu(group, target)
     elif _thin(group, target):
         yield from few_terms.match(group, target)
+        yield from _of_few_columns(group, target)
     elif folded.is_folded(group):
         yield from _of_images(group, target)
     else:
         yield from _on_gpu(group, target)
-        yield from few_terms.match(group, target)
+
+
+def _of_few_columns(group: Group, target: Target) -> Iterator[Space]:
+    """Less columns than a tile has, of rows that fill half of one: tiles of warpgroups all the same, where sums by themselves should take longer."""
+    found = group.form("product")
+    if found is None or typical(found[0].attrs["contraction"].m) < ROWS // 2:
+        return
+    alone = GpuReduction.match(group, target)
+    for op in group.reductions():
+        tiles = PaddedWarpgroupProduct.match(group, target, op)
+        if tiles is not None and alone is not None and _seconds(tiles) < _seconds(alone):
+            yield tiles
 
 
 def _of_images(group: Group, target: Target) -> Iterator[Space]:
