@@ -252,8 +252,6 @@ class GpuReduction(Space):
             return self._wide_cost(choice, bytes_)
         if self.along != choice["shared"]:
             bytes_ *= self._scattered(choice)
-        elif not self.along and not machine.priced_by_model:
-            bytes_ *= max(1.0, self._lines_of_neighbours(choice))
         partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
         gbps = machine.reached_gbps
         memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (gbps * 1e9)
@@ -285,12 +283,8 @@ class GpuReduction(Space):
             )
             again = touched * _LINE_BYTES / run
         elif not (choice["shared"] or self.along) and machine.priced_by_model:
-            again = self._lines_of_neighbours(choice)
+            again = _LINE_BYTES / (self.target.wavefront_size * self._lanes(choice) * self._element_bytes)
         return bytes_ * again / (near_gbps(self.target) * 1e9) if again > 1 else 0.0
-
-    def _lines_of_neighbours(self, choice: Choice) -> float:
-        """Lines that a wavefront whose lanes lie side by side reads, over what it uses of them."""
-        return _LINE_BYTES / (self.target.wavefront_size * self._lanes(choice) * self._element_bytes)
 
     @cached_property
     def _run(self) -> int | None:

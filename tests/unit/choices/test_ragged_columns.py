@@ -43,9 +43,8 @@ def test_the_largest_of_columns_are_shared() -> None:
     assert all(c["wide"] == 0 for c in space.all)  # where a clock judges, nobody has measured it
 
 
-@pytest.mark.parametrize(("target", "is_memory"), [("cuda -arch=sm_90a", True), ("rocm -mcpu=gfx1100", False)])
-def test_halves_of_lines(target: str, is_memory: bool) -> None:
-    """Lanes side by side that read half a line: on AMD the cache near by gives the other half again, and memory does not. NVIDIA's prices are as a clock judged them."""
-    _, space = space_of("reduce_sum", (4096, 8192), target, axes=(0,), keepdims=False)
+def test_halves_of_lines() -> None:
+    """Lanes side by side that read half a line: the cache near by gives the other half again, and memory does not."""
+    _, space = space_of("reduce_sum", (4096, 8192), "rocm -mcpu=gfx1100", axes=(0,), keepdims=False)
     one, two = (space.cost(space.choice(shared=False, threads=64, parts=16, piece=p, wide=0, rows=1)).seconds for p in (0, 4))  # fmt: skip
-    assert (one > 1.5 * two) == is_memory
+    assert one <= 1.5 * two
