@@ -76,7 +76,7 @@ def command(
         same = f", the largest stays in {result.agreement[name]:.1%} of rows" if name in result.agreement else ""
         common.echo(f"output {name}: {ratio:.1f} dB{same}")
     before, after = model.stat().st_size, len(data)
-    common.echo(f"{target}: {after / 1e6:.1f} MB, was {before / 1e6:.1f}")
+    common.echo(f"{target}: {common.size(after)}, was {common.size(before)}")
 
 
 def _span(layer: Any) -> str:

@@ -50,7 +50,7 @@ function drawMemory(g, m, x, top, height, inner) {
   for (const [, , , bytes, first, last] of m.blocks) { change.set(first, (change.get(first) || 0) + bytes); change.set(last + 1, (change.get(last + 1) || 0) - bytes); }
   let now = 0, d = `M${TRACKS.left} ${y(0)}`;
   for (const step of [...change.keys()].sort((a, b) => a - b)) { d += `H${x(at[Math.min(step, end)])}`; now += change.get(step); d += `V${y(now)}`; }
-  g.append(svg("path", { class: "live", d: d + `H${inner - TRACKS.right}` }), svg("text", { class: "axis", x: TRACKS.left, y: top + height + 16 }, "working memory: blocks where they lie; line: bytes in use"));
+  g.append(svg("path", { class: "live", d: d + `H${inner - TRACKS.right}` }), svg("text", { class: "axis", x: TRACKS.left, y: top + height + 16 }, (inner < 480 ? "" : "working memory: ") + "blocks where they lie; line: bytes in use"));  // a phone has room for the second half
 }
 function markTimeline() {
   const of = state.kernel && byName.get(state.kernel).function;

@@ -282,6 +282,7 @@ return {small, wide: document.documentElement.scrollWidth - innerWidth,
   sizes: ["graphbox", "roofplace", "tablebox", "detail"].map(n => { const b = document.getElementById(n).getBoundingClientRect(); return Math.min(b.width, b.height); }),
   stuck: [...document.querySelectorAll("body *")].filter(e => /auto|scroll/.test(getComputedStyle(e).overflow) && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1)
     && e.tabIndex < 0 && !e.querySelector("button, a, input, select, summary, [tabindex='0']")).map(e => e.id || e.className),
+  over: [...document.querySelectorAll("#timeline text")].filter(t => t.getBoundingClientRect().right > document.getElementById("timeplace").getBoundingClientRect().right + 1).map(t => t.textContent),
   cut: (t => t.scrollWidth - t.clientWidth)(document.getElementById("tablebox")),
   panes: [...document.querySelectorAll("#codes .code")].map(p => p.getBoundingClientRect().width)};
 """
@@ -295,7 +296,7 @@ def test_the_page_fits_its_window(report, in_browser, width):
     # Lines of code that are out of sight are laid out when their size is asked for, each by itself: thousands of layouts. All at once is the same page.
     at_once = "<style>.code li { content-visibility: visible !important; }</style></head>"
     got = in_browser(report.read_text().replace("</head>", at_once, 1), _FITS, width)
-    assert got["small"] == [] and got["beyond"] == []
+    assert got["small"] == [] and got["beyond"] == [] and got["over"] == []
     assert got["wide"] <= 0 and min(got["sizes"]) > 140 and min(got["panes"]) > 290
     assert got["stuck"] == [], "these scroll, and a keyboard does not reach them"
     if width >= 1440:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,7 @@ def test_the_command(tmp_path: Path, tec_cli: Any) -> None:  # noqa: F811
     np.savez(tmp_path / "s.npz", x=X[:2])
     out = tec_cli("quantize", tmp_path / "net.onnx", "-c", tmp_path / "s.npz", "--keep", "head")
     assert out.exit_code == 0 and "float32 (kept)" in out.output and "output y" in out.output
+    assert re.search(r"net-int8.onnx: [\d.]+ KiB, was [\d.]+ KiB", out.output), "not 0.0 MB"
     assert (tmp_path / "net-int8.onnx").stat().st_size < (tmp_path / "net.onnx").stat().st_size
     out = tec_cli(
         "quantize",
