@@ -19,11 +19,14 @@ _NEVER = {
     "suffix": None,
     "audio": None,
     "modalities": ["text"],
-    "prediction": None,
     "web_search_options": None,
     "functions": None,
     "function_call": None,
 }
+
+
+# What is asked for in another way now, as OpenAI's own documents say.
+_TODAY = {"functions": "tools", "function_call": "tool_choice"}
 
 
 class Wrong(TecError):
@@ -66,7 +69,8 @@ class Values:
         self.of: dict[str, Any] = read
         for name, allowed in _NEVER.items():
             if read.get(name) not in (None, allowed):
-                raise Wrong(f"{name} is not supported", name, code="unsupported_parameter")
+                instead = f"; {_TODAY[name]} is" if name in _TODAY else ""
+                raise Wrong(f"{name} is not supported{instead}", name, code="unsupported_parameter")
 
     def changed(self, of: dict[str, Any]) -> Values:
         """Other values of the same request."""

@@ -502,3 +502,13 @@ def test_a_load_of_64_clients(openai):
         state = engine.state()
         assert (state["running"], state["waiting"], state["free_blocks"]) == (0, 0, state["blocks"])
         assert max(map(len, engine.model.batches)) > 4, "texts go on together"
+
+
+def test_what_only_makes_an_answer_quicker_is_passed_over(openai, client):
+    """A predicted output changes no token; what has another name today is told by it."""
+    asked = {"model": "scripted", "messages": say("sun"), "temperature": 0}
+    plain = client.chat.completions.create(**asked)
+    predicted = client.chat.completions.create(**asked, prediction={"type": "content", "content": "rain"})
+    assert predicted.choices[0].message.content == plain.choices[0].message.content
+    with pytest.raises(openai.BadRequestError, match="functions is not supported; tools is"):
+        client.chat.completions.create(**asked, functions=[{"name": "f", "parameters": {}}])
