@@ -277,7 +277,10 @@ class _Lowering:
             if isinstance(size, Dim):
                 guards.append(Guard(size, f"{size} >= 0 ({group.nodes[-1].origin}: {g.what})"))
             elif size < 0:
-                raise ImportModelError(f"while compiling {group} ({group.nodes[-1].origin}): {g.what} does not hold")
+                raise ImportModelError(
+                    f"while compiling {group} ({group.nodes[-1].origin}): {g.what} does not hold",
+                    hint="other sizes in shapes=",
+                )
         unit.groups.append(group)
         return unit, sizes.values
 

@@ -87,7 +87,10 @@ def interface_of(source: Any) -> Interface:
     frontend = _frontend_of(source)
     say = getattr(frontend, "interface", None)
     if say is None:
-        raise ImportModelError(f"the frontend of {source!r} does not tell inputs and outputs")
+        raise ImportModelError(
+            f"the frontend of {source!r} does not tell inputs and outputs",
+            hint="a frontend has `interface(source)`, which gives both",
+        )
     inputs, outputs = say(source)
     return Interface(inputs, outputs)
 

@@ -227,7 +227,10 @@ class Graph:
                 inputs = self._agreed(inputs, attrs.get("axis") if op == "concat" else None)
                 types = infer_types(definition, [v.type for v in inputs], attrs)
         if any(not t.is_symbolic and t.size > MAX_ELEMENTS for t in types):
-            raise ImportModelError(f"{op} would make {', '.join(map(str, types))}: more than any memory holds")
+            raise ImportModelError(
+                f"{op} would make {', '.join(map(str, types))}: more than any memory holds",
+                hint="smaller sizes in shapes=; a constant that says a size may be damaged",
+            )
         if inputs and all(v.is_known for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
             return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]
@@ -290,7 +293,10 @@ class Graph:
         """Puts the nodes in topological order (stable); ImportModelError on a cycle."""
         found = in_order(self.nodes)
         if found is None:
-            raise ImportModelError(f"graph {one_line(self.name)} has a cycle or a value that nothing makes")
+            raise ImportModelError(
+                f"graph {one_line(self.name)} has a cycle or a value that nothing makes",
+                hint="make each value by a node before it is read, once",
+            )
         self.nodes = found
 
     def check(self) -> None:
@@ -456,7 +462,10 @@ def sizes_of(graph: Graph, feeds: dict[str, Any]) -> dict[str, int]:
     for v in graph.inputs:
         for d, n in zip(v.shape, np.shape(feeds.get(v.name, ()))):
             if isinstance(d, Dim) and env.setdefault(str(d), n) != n:
-                raise ImportModelError(f"size {d} is {env[str(d)]} elsewhere and {n} in input {one_line(v.name)}")
+                raise ImportModelError(
+                    f"size {d} is {env[str(d)]} elsewhere and {n} in input {one_line(v.name)}",
+                    hint="arrays whose sizes agree: a name stands for one size",
+                )
     return env
 
 
@@ -471,7 +480,7 @@ def bind_sizes(graph: Graph, env: dict[str, int]) -> Graph:
         if isinstance(size, Dim):
             new.guards.append(Guard(size, g.what))
         elif size < 0:
-            raise ImportModelError(f"{g.what}: {g.size} is {size}, below 0")
+            raise ImportModelError(f"{g.what}: {g.size} is {size}, below 0", hint="larger sizes in shapes=")
     for n in graph.nodes:
         attrs = {
             k: x.bound(env) if REGION in n.definition.traits and hasattr(x, "bound") else evaluate_sizes(x, env)

@@ -64,7 +64,7 @@ def _upgraded(record: Any, blob: Blob) -> tuple[dict[str, Any], Blob]:
     except (KeyError, TypeError, AttributeError) as error:
         raise damaged(f"{type(error).__name__}: {error}") from None
     except CodegenError as error:
-        raise PackageError(f"its objects cannot be joined: {error.message}") from None
+        raise PackageError(f"its objects cannot be joined: {error.message}", hint="compile the model again") from None
 
 
 def _device(m: dict[str, Any]) -> dict[str, Any]:

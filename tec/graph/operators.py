@@ -35,7 +35,8 @@ def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str,
         given = ", ".join(map(str, types))
         if isinstance(e, KeyError) and e.args and isinstance(e.args[0], str) and e.args[0] not in attrs:
             raise ImportModelError(
-                f"{definition.name}({given}) needs the attribute {e.args[0]!r}; it has {attrs}"
+                f"{definition.name}({given}) needs the attribute {e.args[0]!r}; it has {attrs}",
+                hint=f"{definition.name}(..., {e.args[0]}=...)",
             ) from e
         if any(t.is_symbolic for t in types) and not isinstance(e, TecError):
             raise UndecidedSize(

@@ -167,7 +167,10 @@ def _choose_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]
 
 def _no_te(attrs: Attrs, inputs: Any, outputs: Any) -> Any:
     """Runs graphs of its own; see `tec.graph.regions`."""
-    raise ImportModelError("a loop or a branch is no computation of te")
+    raise ImportModelError(
+        "a loop or a branch is no computation of te",
+        hint="compile the graph that holds it: its plan runs loops and branches",
+    )
 
 
 register("loop", OPAQUE, _loop_type, flops=_loop_flops, traits=(REGION,), host=_loop_host)(_no_te)

@@ -239,7 +239,11 @@ def _body(v: Variant, base: Func) -> Stmt:
     if own is base:
         return own.body
     if [_kind(p) for p in own.params] != [_kind(p) for p in base.params]:
-        raise LoweringError(f"{own.name} and {base.name} have other parameters", locate=False)
+        raise LoweringError(
+            f"{own.name} and {base.name} have other parameters",
+            locate=False,
+            hint="make both from the same inputs and outputs",
+        )
     values: dict[Var, Expr] = {}
     for p, q in zip(own.params, base.params):
         if isinstance(p, Buffer) and isinstance(q, Buffer):

@@ -32,7 +32,10 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
     inputs = {v.name: v for v in graph.inputs}
     outputs = dict(zip(graph.output_names, graph.outputs))
     if graph.row_input is not None and graph.row_input not in inputs:
-        raise ImportModelError(f"the model has no input {graph.row_input!r}, which says where states' new rows go")
+        raise ImportModelError(
+            f"the model has no input {graph.row_input!r}, which says where states' new rows go",
+            hint="the input's name as the model has it",
+        )
     place = [] if graph.row_input is None else [inputs[graph.row_input]]
     appends: dict[Node, tuple[int, str]] = {}
     states: list[State] = []
@@ -44,10 +47,13 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         past, present = inputs[source], outputs[target]
         if past.dtype != present.dtype or past.ndim != present.ndim:
             raise ImportModelError(
-                f"state: output {target!r}, {present.type}, cannot become input {source!r}, {past.type}"
+                f"state: output {target!r}, {present.type}, cannot become input {source!r}, {past.type}",
+                hint="an output of the input's type and number of dimensions",
             )
         if target in used:
-            raise ImportModelError(f"state: output {target!r} becomes two inputs")
+            raise ImportModelError(
+                f"state: output {target!r} becomes two inputs", hint="one input for each output in state="
+            )
         used.add(target)
         axis = _grows(past, present)
         if axis is None:

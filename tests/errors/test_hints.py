@@ -31,7 +31,7 @@ LEFT: dict[str, int] = {
     "tec/driver.py": 2,
     "tec/emulator": 14,
     "tec/explore": 3,
-    "tec/graph": 30,
+    "tec/graph": 4,
     "tec/jit": 3,
     "tec/kernels": 1,
     "tec/native": 10,

@@ -49,7 +49,7 @@ def split_heads(b: Builder, x: Value, count: int) -> Value:
     """(batch, steps, heads * size) as (batch, heads, steps, size). ImportModelError where `count` does not divide."""
     n, s, h = x.shape
     if h % count:
-        raise ImportModelError(f"{count} heads of {x.type}")
+        raise ImportModelError(f"{count} heads of {x.type}", hint="a number of heads that divides the features")
     return b.transpose(b.reshape(x, (n, s, count, h // count)), (0, 2, 1, 3))
 
 
@@ -90,7 +90,10 @@ def rotary(
     are turned (0: twice the width of `cos`), the rest stay."""
     half = dims // 2 or cos.shape[1]
     if cos.shape != sin.shape or cos.ndim != 2 or cos.shape[1] < half:
-        raise ImportModelError(f"angles {cos.type} and {sin.type} for {2 * half} features")
+        raise ImportModelError(
+            f"angles {cos.type} and {sin.type} for {2 * half} features",
+            hint="cosines and sines [positions, features / 2]",
+        )
     shape = (*position.shape, 1, half)
     rows = [b.reshape(b.op("gather", b.slice(t, 1, 0, half), position, axis=0), shape) for t in (cos, sin)]
     return b.op("rotary", x, *rows, interleaved=interleaved)

@@ -55,7 +55,10 @@ def pool_windows(
             # One window that overhangs its input (EfficientNet's last pooling): what it covers is all there is.
             kernel[k], window, span = kernel[k] + span, window + span, 0
         if not require(0, "<=", span, f"windows of {kernel} over {x.type}"):
-            raise ImportModelError(f"window {kernel} is larger than the padded input {x.type}")
+            raise ImportModelError(
+                f"window {kernel} is larger than the padded input {x.type}",
+                hint="a larger image, or more padding: shapes= says how large images are",
+            )
         count = (-(-span // strides[k]) if ceil else span // strides[k]) + 1
         # A window that would start in the padding at the end does not count.
         if ceil and (count - 1) * strides[k] >= n + before[k]:
@@ -90,12 +93,19 @@ def conv_transpose(
     lists = strides, dilations, before, out
     if nd < 1 or w.ndim != x.ndim or any(len(v) != nd for v in lists) or min(*strides, *dilations, groups) < 1:
         raise ImportModelError(
-            f"transposed convolution of {x.type} by {w.type}: strides {strides}, dilations {dilations}, {groups} groups"
+            f"transposed convolution of {x.type} by {w.type}: strides {strides}, dilations {dilations}, {groups} groups",
+            hint="a number for each dimension of the image, of 1 or more",
         )
     if cin != w.shape[0] or cin % groups or x.dtype != w.dtype:
-        raise ImportModelError(f"transposed convolution of {x.type} by {w.type} in {groups} groups")
+        raise ImportModelError(
+            f"transposed convolution of {x.type} by {w.type} in {groups} groups",
+            hint="weights [channels, outputs / groups, ...] of the image's type, with groups that divide the channels",
+        )
     if any(isinstance(n, int) and n < 0 for n in out):
-        raise ImportModelError(f"transposed convolution of {x.type} by {w.type}: padding {before} leaves {out} places")
+        raise ImportModelError(
+            f"transposed convolution of {x.type} by {w.type}: padding {before} leaves {out} places",
+            hint="less padding, or a larger image",
+        )
     phases = [Phases.of(*each) for each in zip(w.shape[2:], strides, dilations, before, out)]
     y = b.op(
         "conv",

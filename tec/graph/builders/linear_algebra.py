@@ -124,7 +124,9 @@ def _stacked(b: Builder, x: Value) -> Value:
     if x.dtype not in WIDE:
         raise ImportModelError(f"factors of matrices of {x.dtype}", hint="cast them to float32")
     if is_symbolic(x.shape[-2:]):
-        raise ImportModelError(f"factors of matrices of symbolic size {x.type}")
+        raise ImportModelError(
+            f"factors of matrices of symbolic size {x.type}", hint="a size for the matrices in shapes="
+        )
     return b.reshape(x, (prod(x.shape[:-2]), *x.shape[-2:]))
 
 

@@ -32,7 +32,7 @@ def determinant(b: Builder, x: Value) -> Value:
     """Of (..., n, n), by cofactors: for small n. ImportModelError where x is not square."""
     n = x.shape[-1]
     if x.shape[-2] != n:
-        raise ImportModelError(f"the determinant of {x.type}")
+        raise ImportModelError(f"the determinant of {x.type}", hint="square matrices")
 
     def at(i: int, j: int) -> Value:
         return b.reshape(b.slice(b.slice(x, -2, i, 1), -1, j, 1), x.shape[:-2])

@@ -57,7 +57,7 @@ def packed_quantized(
     middle = np.full(scale.shape, shift, np.uint8)
     zeros = middle if zero is None else (np.asarray(zero.data).astype(np.int16) + shift).astype(np.uint8)
     if zeros.size != scale.type.size:
-        raise ImportModelError(f"zero points {zero} for scales {scale.type}")
+        raise ImportModelError(f"zero points {zero} for scales {scale.type}", hint="one zero point for each scale")
     scales = np.asarray(scale.data)
     if block:
         shape: tuple[int, ...] = scale.shape
@@ -88,7 +88,9 @@ def microscaled(b: Builder, x: Value, format: str, axis: int) -> Value:
     """x rounded to a microscaling format in blocks of 32 along `axis`, the last one of them maybe shorter; a constant matrix stays packed."""
     f, k = format_of(format), x.shape[axis]
     if not isinstance(k, int):
-        raise ImportModelError(f"{f.name} along axis {axis} of {x.type}, whose size is open")
+        raise ImportModelError(
+            f"{f.name} along axis {axis} of {x.type}, whose size is open", hint="a size for this axis in shapes="
+        )
     if x.is_known and x.ndim == 2 and x.type.size >= LEAST:
         rows = np.moveaxis(np.asarray(x.data, np.float32), axis, -1)
         elements, scales = quantize(np.pad(rows, ((0, 0), (0, -k % BLOCK))), format)

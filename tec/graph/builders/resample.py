@@ -68,7 +68,10 @@ def places(
         return a * (n - 1) + x * (b - a) * (n - 1) / (whole - 1) if whole > 1 else np.full(out, 0.5 * (a + b) * (n - 1))
     if mode == "tf_half_pixel_for_nn":
         return (x + 0.5) / scale
-    raise ImportModelError(f"coordinate_transformation_mode {mode!r}")
+    raise ImportModelError(
+        f"coordinate_transformation_mode {mode!r}",
+        hint="a mode of ONNX's Resize: half_pixel, align_corners, asymmetric, ...",
+    )
 
 
 def _cubic(t: Any, a: float) -> Any:

@@ -100,7 +100,10 @@ def _place(
         return b.op("add", centre, b.op("subtract", centred(), half))
     if mode == "tf_crop_and_resize":
         raise UndecidedSize(f"{mode} of a size that is open", hint=bind_hint(*sizes))
-    raise ImportModelError(f"coordinate_transformation_mode {mode!r}")
+    raise ImportModelError(
+        f"coordinate_transformation_mode {mode!r}",
+        hint="a mode of ONNX's Resize: half_pixel, align_corners, asymmetric, ...",
+    )
 
 
 def _nearest(b: Builder, x: Value, how: str) -> Value:

@@ -44,7 +44,7 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
         if CHECKED in node.definition.traits:
             condition, text = b.value(node.inputs[1]), node.attrs["text"]
             if condition.is_known and not condition.data:
-                raise ImportModelError(text)
+                raise ImportModelError(text, hint="indices within the axis: a constant of the model is none")
             if not condition.is_known and (condition, (text,)) not in seen:
                 seen[condition, (text,)] = condition
                 flags.append(condition)
