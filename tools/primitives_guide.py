@@ -432,7 +432,8 @@ def rolling_buffer(apply: bool) -> Any:
 def transform_layout(apply: bool) -> Any:
     """Stores a tensor under another index, such as blocks of channels or a transpose, and orders the
     loops of the stage like the new index. The readers of the tensor follow. If the tensor is a
-    parameter of the function, the caller passes an array that has the shape of the new layout.
+    parameter of the function, the caller passes an array that has the shape of the new layout. An
+    output may be stored `within` smaller sizes than the index reaches. What lies beyond is not stored.
     """
     A = te.placeholder((8, 32), name="A")
     B = te.compute((8, 32), lambda c, x: A[c, x] * 2.0, name="B")

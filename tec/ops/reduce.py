@@ -57,7 +57,7 @@ def reduction(
     return te.compute(tuple(out_shape), body, name=name)
 
 
-def _reducer(name: str, reducer: Any, value: Any = None) -> None:
+def _reducer(name: str, reducer: Any, value: Any = None, of_parts: str | None = None) -> None:
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         x, out = inputs[0], outputs[0]
         axes = _axes(attrs, x.ndim)
@@ -73,17 +73,18 @@ def _reducer(name: str, reducer: Any, value: Any = None) -> None:
 
     compute.__doc__ = f"The {name} over `axes`; `keepdims` keeps them with extent 1."
     traits = [ALONG_AXES, FOLLOWS_16] if name in ("max", "min") else [ALONG_AXES]
-    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work, traits=traits, takes=1)(compute)
+    of_parts = f"reduce_{name}" if of_parts is None else of_parts
+    register(f"reduce_{name}", REDUCTION, _reduce_type, flops=_work, traits=traits, takes=1, of_parts=of_parts)(compute)
 
 
 _reducer("sum", te.sum)
-_reducer("prod", te.prod)
+_reducer("prod", te.prod, of_parts="")  # a part's product may be beyond the type where the whole is not
 _reducer("max", te.maximum)
 _reducer("min", te.minimum)
 _reducer("any", te.any)
 _reducer("all", te.all)
-_reducer("sum_square", te.sum, lambda e: e * e)
-_reducer("sum_abs", te.sum, te.abs)
+_reducer("sum_square", te.sum, lambda e: e * e, of_parts="reduce_sum")
+_reducer("sum_abs", te.sum, te.abs, of_parts="reduce_sum")
 
 
 def _parts_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -111,7 +112,15 @@ def _all_in_parts(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType])
     return [te.compute(outputs[0].shape, body, name="reduce_all")]
 
 
-@register("reduce_mean", REDUCTION, _reduce_type, flops=_work, traits=[FOLLOWS_16, ALONG_AXES], takes=1)
+@register(
+    "reduce_mean",
+    REDUCTION,
+    _reduce_type,
+    flops=_work,
+    traits=[FOLLOWS_16, ALONG_AXES],
+    takes=1,
+    of_parts="reduce_mean",
+)
 def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean over `axes`; `keepdims` keeps them with extent 1. Integers divide toward zero."""
     x, out = inputs[0], outputs[0]

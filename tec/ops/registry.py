@@ -89,6 +89,7 @@ class OpDef:
 
     `traits`: what graph passes may count on (see above); an operator without them is right, and left as it stands.
     `host(attrs, arrays, out_types) -> arrays`: its meaning in NumPy, where evaluating the te definition would take quadratic work.
+    `of_parts`: of a reduction the one that makes its result of those of equal parts; "" where there is none.
     """
 
     name: str
@@ -99,6 +100,7 @@ class OpDef:
     flops: Callable[[Sequence[TensorType], Sequence[TensorType], Attrs], int] | None = None
     traits: frozenset[str] = field(default_factory=frozenset)
     host: Callable[[Attrs, Sequence[Any], Sequence[TensorType]], list[Any]] | None = None
+    of_parts: str = ""
 
 
 OPS: dict[str, OpDef] = {}
@@ -129,9 +131,10 @@ def register(
     traits: Iterable[str] = (),
     host: Any = None,
     takes: int | tuple[int, int] | None = None,
+    of_parts: str = "",
 ) -> Callable[[Compute], Compute]:
     """Decorator: the decorated te definition, with its inference, becomes the operator `name`. `takes`: how many inputs it has, a number or the least
-    and the most; None where the inference counts them."""
+    and the most; None where the inference counts them. The other arguments: `OpDef`."""
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r} of operator {name}")
     held = frozenset(traits)
@@ -143,7 +146,7 @@ def register(
     infer = infer if takes is None else taking(takes, infer)
 
     def add(compute: Compute) -> Compute:
-        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, held, host)
+        OPS[name] = OpDef(name, infer, compute, kind, (compute.__doc__ or "").strip(), flops, held, host, of_parts)
         return compute
 
     return add

@@ -13,16 +13,10 @@ import math
 from ...choices.operator_price import operator_seconds, separate_sums_known
 from ...ir.dtype import dtype_info
 from ...ops.matmul import accumulator
-from ...ops.registry import TensorType
+from ...ops.registry import TensorType, get_op
 from ...target import Target
 from ..graph import Graph, Node
 from .rewrite import Rebuild, rebuild
-
-# What is done behind the first step of each operator.
-_SECOND = {
-    "reduce_sum": "reduce_sum", "reduce_sum_square": "reduce_sum", "reduce_sum_abs": "reduce_sum", "reduce_mean": "reduce_mean",
-    "reduce_max": "reduce_max", "reduce_min": "reduce_min",
-}  # fmt: skip
 
 Axes = tuple[int, ...]
 _LINE_BYTES = 128
@@ -41,7 +35,7 @@ def separate_sums(graph: Graph, target: Target) -> Graph:
 
 def _split(node: Node, least_runs: float) -> tuple[Axes, Axes] | None:
     """The axes of the first step and of the second; None where there are no others between them, or a line has fewer runs of the second's elements."""
-    if node.op not in _SECOND:
+    if not get_op(node.op).of_parts:
         return None
     x = node.inputs[0]
     if x.type.is_symbolic or not x.dtype.startswith(("float", "bfloat")):
@@ -64,14 +58,14 @@ def _pays(node: Node, first: Axes, second: Axes, target: Target, margin: float) 
     least = margin * whole - target.machine.launch_seconds  # of the first step: the second is a launch at least
     if (seconds := operator_seconds(node.op, [x], {"axes": first, "keepdims": True}, target)) >= least:
         return False
-    then = operator_seconds(_SECOND[node.op], [left], {"axes": second, "keepdims": True}, target)
+    then = operator_seconds(get_op(node.op).of_parts, [left], {"axes": second, "keepdims": True}, target)
     return seconds + then < margin * whole
 
 
 def _in_two(b: Rebuild, node: Node, first: Axes, second: Axes) -> bool:
     x, out = node.inputs[0], node.outputs[0]
     made = b.cast(b.value(x), accumulator(x.dtype), out.name, node.origin)
-    for op, axes in ((node.op, first), (_SECOND[node.op], second)):
+    for op, axes in ((node.op, first), (get_op(node.op).of_parts, second)):
         (made,) = b.new.add(op, [made], {"axes": axes, "keepdims": True}, out.name, node.origin)
     made = b.cast(made, out.dtype, out.name, node.origin)
     if made.shape != out.shape:
