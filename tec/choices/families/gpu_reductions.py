@@ -337,8 +337,10 @@ class GpuReduction(Space):
         moved, waiting = max(memory, near), own / 8 * latency
         several = self.red.num_outputs > 1 or len(self.red.inputs) > 1
         if self._on_a_die(choice) and not (several and self._element_bytes < 4):
-            # Smaller work-groups wait beside each other, and meet sooner. Short elements that are worked at, tuples and products, want more threads to share that.
-            waiting *= choice["threads"] / self.figures["whole_wait_threads"]
+            # Smaller work-groups wait beside each other, as many as there are of a unit's, and meet sooner. Short elements that are worked at, tuples and products, want
+            # more threads to share that.
+            beside = max(1.0, groups / machine.units)
+            waiting *= max(choice["threads"] / self.figures["whole_wait_threads"], 1.0 / beside)
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
         start = (2 + 0.5 * self._lanes(choice)) * latency
         moved = max(moved, self._window_seconds())
