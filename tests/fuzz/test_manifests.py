@@ -157,3 +157,12 @@ def test_every_size_of_a_launch(packages: dict[str, dict[str, bytes]], value: An
         step[key] = value if key == "dyn_shared" else [value, *step[key][1:]]
         with pytest.raises(PackageError):
             tec.load(_forge(entries, forged, tmp_path / "forged.tec"))._launches()
+
+
+def test_a_size_over_nothing_is_refused(packages: dict[str, dict[str, bytes]], tmp_path: Path) -> None:
+    """Found at night: an input's dimension that the manifest says is n // 0."""
+    entries = packages["llvm n.tec"]
+    manifest = json.loads(entries["manifest.json"])
+    manifest["meta"]["plan"]["values"]["x"]["shape"][1] = ["floordiv", "n", 0]
+    with pytest.raises(TecError, match="the network takes"):
+        _use("llvm n.tec", _forge(entries, manifest, tmp_path / "forged"))

@@ -245,6 +245,10 @@ def _divide(f: Simplifier, e: Any) -> E.Expr:
                 out = _floor_index(f, t, a, b, dtype)
                 if out is not None:
                     return out
+        elif type(b) is E.IntImm:
+            lo, hi = f.bound(f.mk(t, a, b))
+            if lo == hi:
+                return f.imm(lo, dtype)
     return f.fold_or_rules(t, a, b)
 
 

@@ -89,7 +89,11 @@ class Feeds:
                     hint=f"a symbolic size is from {self._least(e)} to {SIZE_END - 1}; compile with shapes={{{e!r}: {n}}} for it",
                 )
         for k, d, c in self._numbers:
-            if (c(env) if callable(c) else c) != given[k].shape[d]:
+            try:
+                wanted = exprs.evaluate(c, env)
+            except ZeroDivisionError:  # a size over one that is 0
+                wanted = None
+            if wanted != given[k].shape[d]:
                 raise ArgumentError(
                     f"input {one_line(self.names[k])} has shape {tuple(given[k].shape)}, the network takes {_shape(self._types[k])}",
                     hint="a size that the model fixes, or shapes= at compilation, is the same in every run; a named one may vary",

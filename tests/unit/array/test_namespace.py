@@ -81,7 +81,6 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: bool(_x(2)), TypeError, "any"),
     (lambda: -xp.asarray([True]), TypeError, "numbers"),
     (lambda: xp.bitwise_and(_x(2), 1.5), TypeError, "integers"),
-    (lambda: np.fft.fft(_x(4)), TypeError, "numpy()"),
     (lambda: np.roots(_x(4)), TypeError, "numpy()"),
     (lambda: np.asarray(_x(4, device=tec.rocm_emu(EMU))), TypeError, "x.numpy()"),
     (lambda: np.add.reduce(_x(4)), TypeError, "numpy()"),

@@ -70,6 +70,7 @@ def ana():
         ("x % 12 % 4", "x % 4"),
         ("truncdiv(i*4 + j, 4)", "i"),
         ("truncmod(x, 4)", "truncmod(x, 4)"),
+        ("truncdiv(j - 3, 4)", "0"),  # of -3 to 0
         ("(i*n + k) // n", "i"),
         ("(i*n + k) % n", "k"),
         ("(i*n + j*n) // n", "i + j"),
