@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tec
-from tests.thinned import thinned_rows
+from tests.thinned import thinned, thinned_rows
 
 xp = tec.array
 nn = xp.nn
@@ -241,8 +241,7 @@ def flat(tree: Any) -> list[Any]:
     return [x for t in tree for x in flat(t)] if isinstance(tree, (tuple, list)) else [tree]
 
 
-@pytest.mark.parametrize("dev", [tec.cpu(), tec.rocm_emu("gfx942")], ids=str)
-@pytest.mark.parametrize("name", WHOLE)
+@thinned(1, ("dev", [tec.cpu(), tec.rocm_emu("gfx942")]), ("name", WHOLE))
 def test_functions_of_whole_arrays_are_steps(name: str, dev: Any) -> None:
     f, given = WHOLE[name]
     whole = xp.jit(f)

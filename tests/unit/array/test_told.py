@@ -44,7 +44,7 @@ def test_eigenvalues_and_vectors():
     check(lambda a: xp.sum(xp.linalg.eigvalsh(a @ a.mT) * by_w), x)
 
 
-@thinned_rows(2, "shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
+@thinned_rows(1, "shape", [(2, 4, 3), (5, 3), (3, 5), (4, 4)])
 def test_singular_values_and_vectors(shape):
     x, r = RNG.standard_normal(shape), min(shape[-2:])
     by = weights(*shape[:-1], r), weights(*shape[:-2], r), weights(*shape[:-2], r, shape[-1])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 from tec import te
 from tec.choices import spaces
 from tec.choices.families.gpu_reductions import GpuReduction
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 
 def space_of(op: str, shape: tuple[int, ...], target: str, **attrs: object) -> tuple[te.Tensor, GpuReduction]:
@@ -20,9 +20,7 @@ def space_of(op: str, shape: tuple[int, ...], target: str, **attrs: object) -> t
     return x, space
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("columns", [65, 136, 200])
-@pytest.mark.parametrize("op", ["argmax", "reduce_sum"])
+@thinned(2, ("chip", ["gfx942", "gfx1100"]), ("columns", [65, 136, 200]), ("op", ["argmax", "reduce_sum"]))
 def test_values(chip: str, columns: int, op: str) -> None:
     attrs = {"axis": 0} if op == "argmax" else {"axes": (0,), "keepdims": False}
     x, space = space_of(op, (130, columns), f"rocm -mcpu={chip}", **attrs)

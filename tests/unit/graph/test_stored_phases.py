@@ -16,6 +16,7 @@ from tec.graph.builders import Builder
 from tec.graph.optimize import optimize
 from tec.graph.passes import stored_phases as passes
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 from ... import seeds
 from .test_transposed import Case, built, wanted
@@ -54,8 +55,11 @@ def test_drawn_ones_are_the_sums_written_out(seed: int, always: None) -> None:
     np.testing.assert_array_equal(run_graph(g, {"x": case["x"]})[0], wanted(case))
 
 
-@pytest.mark.parametrize("chip,dtype", [("gfx942", "float16"), ("gfx942", "float32"), ("gfx1201", "float16"), ("gfx1100", "float32"), ("gfx1030", "float16"), ("gfx90a", "bfloat16")])  # fmt: skip
-@pytest.mark.parametrize("by_pixels", [False, True])
+@thinned(
+    1,
+    ("chip, dtype", [("gfx942", "float16"), ("gfx942", "float32"), ("gfx1201", "float16"), ("gfx1100", "float32"), ("gfx1030", "float16"), ("gfx90a", "bfloat16")]),
+    ("by_pixels", [False, True]),
+)  # fmt: skip
 def test_compiled(chip: str, dtype: str, by_pixels: bool, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an image as it is, and of one that lies as pixels by channels, filled up to whole pieces."""
     monkeypatch.setattr("tec.graph.passes.layout.are_better_by_pixels", lambda *a: by_pixels)

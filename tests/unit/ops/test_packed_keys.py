@@ -131,7 +131,7 @@ def test_on_the_software_gpu(chip, template, dtype, kind, queries, places, choic
     np.testing.assert_allclose(got.numpy().astype(np.float32), expected(given, attrs), atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_90a", "rocm -mcpu=gfx942"])
+@thinned_rows(2, "target", ["llvm", "rocm -mcpu=gfx942", "cuda -arch=sm_90a"])
 def test_codes_are_what_memory_has(target):
     """No stage turns all keys into numbers of another type, for one query and for many, of open lengths."""
     for queries in (1, Dim("queries")):
