@@ -20,19 +20,17 @@ def on_host(name: str, function: Callable[..., Any], *nodes: Node, batched: bool
     """The result of a function of NumPy arrays, or a tuple where it gives one. name: what errors about its gradient call it.
     batched: its dimensions count from the last, so one more in front is a batch."""
 
-    several = False
-
-    def of_memory(*held: Node) -> tuple[Node, ...]:
-        nonlocal several
+    def of_memory(*held: Node) -> Any:
         with np.errstate(all="ignore"):
             made = function(*[np.asarray(in_memory(n)) for n in held])
-        several = isinstance(made, tuple)
-        return tuple([_placed(m, held[0].device) for m in (made if isinstance(made, tuple) else (made,))])
+        placed = [_placed(m, held[0].device) for m in (made if isinstance(made, tuple) else (made,))]
+        return tuple(placed) if isinstance(made, tuple) else placed[0]
 
-    results = [Array(n) for n in apart(of_memory, *nodes)]
+    made = apart(of_memory, *nodes)
+    results = [Array(n) for n in (made if isinstance(made, tuple) else (made,))]
     for k, x in enumerate(results):
         note("none", x._node, nodes, name=name, again=_of_a_batch(name, function, k) if batched else None)
-    return tuple(results) if several else results[0]
+    return tuple(results) if isinstance(made, tuple) else results[0]
 
 
 def _of_a_batch(name: str, function: Callable[..., Any], k: int) -> Callable[..., Node]:

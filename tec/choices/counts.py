@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from ..records import dataclass
 
 
@@ -19,7 +17,7 @@ class Counts:
     waits: float = 0.0
     barriers: float = 0.0
     copied: float = 0.0
-    under_way: int = field(default=0)  # loads since the last that was waited for: of a straight line
+    under_way: int = 0  # loads since the last that was waited for: of a straight line
     narrow: float = 0.0  # bytes of stores in pieces of segments
 
     def plus(self, o: Counts) -> Counts:

@@ -296,9 +296,7 @@ class _Threads(Fold[Counts]):
                     if known.span == "row"
                     else load.indices[-1]
                 )
-                out = out.plus(
-                    self._touch(load.buffer, (*load.indices[:-1], wide), load.buffer.dtype, k in known.reads)
-                )
+                out.add(self._touch(load.buffer, (*load.indices[:-1], wide), load.buffer.dtype, k in known.reads))
         return out
 
     def _wait(self, e: E.Expr) -> Counts:

@@ -14,7 +14,7 @@ from ..graph import Node
 from ..ops.attention import SCALES, SLOPES, is_bias, order_of
 from ..ops.dims import Dim
 from ..ops.matmul import parse_einsum
-from ..ops.registry import BROADCAST, COLLECTIVE, ELEMENTWISE, TensorType, get_op, normalize_axis
+from ..ops.registry import BROADCAST, COLLECTIVE, ELEMENTWISE, OPS, TensorType, get_op, normalize_axis
 
 Label = str | None
 
@@ -229,10 +229,8 @@ def _one_axis(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: dict
     return Labels([row], [row if t.ndim == len(row) else row[:axis] + row[axis + 1 :] for t in outs])
 
 
-_JOINED = {
-    "reduce_sum": "sum", "reduce_mean": "avg", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod", "reduce_sum_abs": "sum",
-    "reduce_sum_square": "sum",
-}  # fmt: skip
+# The collective that does what an operator does to the results of parts (`OpDef.of_parts`).
+_JOINED = {"reduce_sum": "sum", "reduce_mean": "avg", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod"}
 
 
 def _reduce(name: str) -> Rule:
@@ -242,7 +240,7 @@ def _reduce(name: str) -> Rule:
         row = _dims(x)
         keeps = outs[0].ndim == x.ndim
         out: list[Label] = [None if k in axes else label for k, label in enumerate(row) if keeps or k not in axes]
-        joined = _JOINED.get(name)
+        joined = _JOINED.get(get_op(name).of_parts or name)
         if joined is None or (joined == "avg" and "float" not in x.dtype) or x.dtype == "bool":
             row = [None if k in axes else label for k, label in enumerate(row)]
         summed = {f"d{k}": joined for k in axes} if joined else {}
@@ -252,7 +250,7 @@ def _reduce(name: str) -> Rule:
     return found
 
 
-for _name in (*_JOINED, "reduce_all", "reduce_any"):
+for _name in (n for n, op in OPS.items() if op.of_parts or n in _JOINED):
     RULES[_name] = _reduce(_name)
 
 
