@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from ..ir import Expr, IntImm, IterVar, Reduce, TensorRead, Var
+from ..ir.build import is_const
 from ..ir.visit import free_vars, walk_exprs
 from ..locks import cached_property
 from ..records import dataclass
@@ -232,6 +233,13 @@ def extent_of(axis: IterVar) -> int | None:
 def reads_of(op: ComputeOp) -> list[TensorRead]:
     """What the bodies of an operation read of tensors, each as often as it stands there."""
     return [e for body in op.body for e in walk_exprs(body) if isinstance(e, TensorRead)]
+
+
+def whole_reduce(op: ComputeOp) -> Reduce | None:
+    """The one body of a reduction that takes every element, from the combiner's own start; None for another one."""
+    body = op.body[0]
+    is_whole = op.num_outputs == 1 and isinstance(body, Reduce) and not body.init and is_const(body.condition, True)
+    return body if is_whole and isinstance(body, Reduce) else None
 
 
 def is_used(var: Var, *exprs: Expr) -> bool:

@@ -195,6 +195,11 @@ class Space:
         return min(self.drafts(), key=lambda c: self.cost(c).seconds)
 
     @property
+    def seconds(self) -> float:
+        """What the default should take."""
+        return self.cost(self.default).seconds
+
+    @property
     def all(self) -> Iterator[Choice]:
         """Every legal choice."""
         found = self._known.all

@@ -15,13 +15,12 @@ from typing import Any, ClassVar
 
 from ... import te
 from ...ir import Reduce
-from ...ir.build import is_const
 from ...ir.dtype import dtype_info
 from ...ir.visit import substitute
 from ...target import Target
 from ...te import ComputeOp, Tensor
 from ..cost import Footprint, Kernel
-from ..group import Group, begin, const_shape, extent_of, reduce_size, size_of
+from ..group import Group, begin, const_shape, extent_of, reduce_size, size_of, whole_reduce
 from ..group import substitute as with_tensors
 from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
@@ -61,7 +60,7 @@ class NarrowSums(Space):
             return None
         (red,) = group.reductions()
         most, axes = most_read(red), [a.var for a in red.reduce_axis]
-        if red.num_outputs > 1 or most is None or reduce_size(red) is None or size_of(red.output(0).shape) is None:
+        if most is None or reduce_size(red) is None or size_of(red.output(0).shape) is None:
             return None
         lead = next((k for k, e in enumerate(most.indices) if e is axes[0]), None)
         if lead is None or const_shape(most.tensor)[lead:][: len(axes)] != _extents(red):
@@ -71,10 +70,9 @@ class NarrowSums(Space):
         kept = [k for k, a in enumerate(red.axis) if shape[k] != 1 or any(i is a.var for i in most.indices)]
         own = [red.axis[k].var for k in kept]
         wanted = [*own[:lead], *axes, *own[lead:]]
-        body = red.body[0]
         if len(most.indices) != len(wanted) or any(a is not b for a, b in zip(most.indices, wanted)):
             return None
-        if not isinstance(body, Reduce) or body.init or not is_const(body.condition, True) or len(kept) == lead:
+        if whole_reduce(red) is None or len(kept) == lead:
             return None
         space = cls(group, target, red, kept[lead])
         if space.columns > _MOST_COLUMNS or space.length % space.rows or space.length > _MOST_ROWS:

@@ -24,7 +24,7 @@ from ...te import ComputeOp, PlaceholderOp, Tensor
 from .. import group as groups
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, extent_of, same_shape, size_of
+from ..group import Group, const_shape, extent_of, same_shape, size_of, whole_reduce
 from ..parts.counts import lanes_for, moved_bytes, work
 from ..parts.pointwise import LEAST_ROW, begin_cpu
 from ..space import Choice, Scheduled, Space
@@ -65,7 +65,7 @@ class _Windows:
         *lead, last = read.indices
         elsewhere = [*lead, *[_with(e, read, B.const(0, read.dtype)) for e in body.source]]
         apart = not any(_uses(e, line) for e in elsewhere) and not _uses(last, others)
-        return _Windows(read, tuple(steps), apart and B.const_value(body.condition) == 1 and not body.init)
+        return _Windows(read, tuple(steps), apart and whole_reduce(red) is not None)
 
 
 def _with(e: E.Expr, read: E.Expr, by: E.Expr) -> E.Expr:

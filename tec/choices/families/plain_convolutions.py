@@ -148,7 +148,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     found: list[Space] = [*_as_product(group, target)]
     if (shapes[-1][-1] or 0) >= FEWEST_COLUMNS:
         found.append(PlainConvolution(group, target, op, out))
-    yield from sorted(found, key=lambda s: s.cost(s.default).seconds)
+    yield from sorted(found, key=lambda s: s.seconds)
 
 
 def _as_product(group: Group, target: Target) -> Iterator[Space]:

@@ -36,7 +36,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     space = GpuReduction.match(group, target)
     narrow = NarrowSums.match(group, target) if space is not None else None
     if narrow is not None and space is not None:
-        narrow.is_second = space.cost(space.default).seconds < narrow.cost(narrow.default).seconds
+        narrow.is_second = space.seconds < narrow.seconds
     found = (
         PixelWindows.match(group, target),
         narrow,

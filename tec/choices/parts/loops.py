@@ -24,7 +24,7 @@ from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..cost import Footprint, Kernel, on_cores
-from ..group import Group, substitute
+from ..group import Group, const_shape, substitute
 from ..space import Choice, Scheduled, Space
 from ..stages import GpuStages
 from .counts import computed, moved_bytes
@@ -53,9 +53,9 @@ def lines_fit(form: Form) -> bool:
 
 def _shapes(form: Form) -> list[list[int]] | None:
     """Of the tensors of a form; None where sizes are open, or there is nothing to do."""
-    shapes = [[getattr(d, "value", d) for d in t.shape] for t in form.inputs]
-    shapes += [[getattr(d, "value", d) for d in t.shape] for t in form.outputs]
-    return shapes if all(isinstance(d, int) and d for shape in shapes for d in shape) else None
+    tensors: list[Tensor] = [*form.inputs, *form.outputs]
+    shapes = [const_shape(t) for t in tensors]
+    return [[n or 0 for n in shape] for shape in shapes] if all(map(all, shapes)) else None
 
 
 @contextmanager

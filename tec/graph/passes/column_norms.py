@@ -15,6 +15,7 @@ from ...ir.dtype import dtype_info
 from ...target import Target
 from ..graph import Graph, Value
 from .patterns import Found, Rule, apply_rule, number
+from .rewrite import where_priced
 from .spellings import GAP, INVERSE, ROOT
 
 _ELEMENTWISE = 2  # kernels beside the two means: the difference, and the quotient
@@ -23,10 +24,9 @@ _ELEMENTWISE = 2  # kernels beside the two means: the difference, and the quotie
 _WHY = "four kernels read x, and one of them stores the difference"
 
 
+@where_priced
 def column_norms(graph: Graph, target: Target) -> Graph:
     """The graph with such norms as operators."""
-    if not (target.is_gpu and target.machine.priced_by_model):
-        return graph
     pays = partial(_columns, target)
     for name, pattern in (("factor", ("multiply", GAP, INVERSE)), ("quotient", ("divide", GAP, ROOT))):
         graph = apply_rule(Rule(f"layer norm of columns by a {name}", pattern, pays, "layer_norm", ("x",), _WHY), graph)

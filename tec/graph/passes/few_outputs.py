@@ -20,15 +20,14 @@ from ...target import Target
 from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Node
 from .lone_convolutions import GATHERS, alone, least_seconds
-from .rewrite import Rebuild, rebuild
+from .rewrite import Rebuild, rebuild, where_priced
 
 _ONCE = {"strides": 1, "dilations": 1, "before": 0, "after": 0}
 
 
+@where_priced
 def few_outputs(graph: Graph, target: Target) -> Graph:
     """The graph with convolutions of few output channels in two steps."""
-    if not (target.is_gpu and target.machine.priced_by_model):
-        return graph
     is_alone = alone(graph) is not None
     found = {n for n in graph.nodes if _may_gain(n) and _pays(n, target, is_alone)}
     return rebuild(graph, lambda b, n: n in found and _in_two(b, n)) if found else graph

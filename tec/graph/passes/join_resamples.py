@@ -12,14 +12,15 @@ from itertools import chain
 from ...ops.dims import is_symbolic
 from ...target import Target
 from ..graph import Graph, Node
-from .rewrite import Rebuild, rebuild
+from .rewrite import Rebuild, rebuild, where_priced
 
 _MOST_NEIGHBOURS = 8  # of an element: their loads are under way at once
 
 
+@where_priced
 def join_resamples(graph: Graph, target: Target) -> Graph:
     """The graph with chains of interpolations as one node each."""
-    if not (target.is_gpu and target.machine.priced_by_model) or not any(map(_is_step, graph.nodes)):
+    if not any(map(_is_step, graph.nodes)):
         return graph
     users, outputs = graph.users(), set(graph.outputs)
     ends: dict[Node, list[Node]] = {}  # the last of a chain -> all of it

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
+from ...target import Target
 from ..graph import Graph, Node, Value
+
+OnTarget = Callable[[Graph, Target], Graph]
+
+
+def where_priced(run: OnTarget) -> OnTarget:
+    """A pass for machines whose prices tell its forms apart (`Machine.priced_by_model`). On others, whose prices were fitted to what clocks measured, the graph stays as it is."""
+
+    @wraps(run)
+    def guarded(graph: Graph, target: Target) -> Graph:
+        return run(graph, target) if target.machine.priced_by_model else graph
+
+    return guarded
 
 
 class Rebuild:

@@ -24,7 +24,7 @@ from ...target import Target
 from ..graph import Graph, Node, Value
 from .dead_code import dead_code
 from .lone_convolutions import least_seconds
-from .rewrite import Rebuild, rebuild
+from .rewrite import Rebuild, rebuild, where_priced
 
 _WINDOW = ("strides", "dilations")
 
@@ -43,10 +43,9 @@ class _Chain:
     copies: tuple[Node, ...]
 
 
+@where_priced
 def stored_phases(graph: Graph, target: Target) -> Graph:
     """The graph with such convolutions in one operator."""
-    if not (target.is_gpu and target.machine.priced_by_model):
-        return graph
     users = graph.users()
     outputs = set(graph.outputs)
     found = (_chain(n, users, outputs) for n in graph.nodes if _is_open(n))

@@ -60,7 +60,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         for u in units:
             u.is_alone = not few.fits_at_all or few.is_busy
         # Few queries and many keys are divided over more work-groups by one of them alone.
-        yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)
+        yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.seconds)
         space = GpuAttention(group, target, *found)
         if space.fits_at_all:
             yield space

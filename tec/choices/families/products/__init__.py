@@ -46,7 +46,9 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     if not target.is_gpu:
         yield from _on_cpu(group, target)
     elif _thin(group, target):
-        yield from few_terms.match(group, target)
+        few = few_terms.match(group, target)
+        if few is not None:
+            yield few
         yield from _of_few_columns(group, target)
     elif folded.is_folded(group):
         yield from _of_images(group, target)
@@ -62,7 +64,7 @@ def _of_few_columns(group: Group, target: Target) -> Iterator[Space]:
     alone = GpuReduction.match(group, target)
     for op in group.reductions():
         tiles = PaddedWarpgroupProduct.match(group, target, op)
-        if tiles is not None and alone is not None and _seconds(tiles) < _seconds(alone):
+        if tiles is not None and alone is not None and tiles.seconds < alone.seconds:
             yield tiles
 
 
@@ -85,7 +87,7 @@ def _on_cpu(group: Group, target: Target) -> Iterator[Space]:
             yield tiled
         if op.tag == "matmul":
             found: list[Space | None] = [RegisterTiles.match(group, target, op), StreamedRows.match(group, target, op)]
-            yield from sorted((s for s in found if s is not None), key=_seconds)
+            yield from sorted((s for s in found if s is not None), key=lambda s: s.seconds)
 
 
 def _on_gpu(group: Group, target: Target) -> Iterator[Space]:
@@ -97,13 +99,9 @@ def _on_gpu(group: Group, target: Target) -> Iterator[Space]:
             yield hopper
         bulk = BulkProduct.match(group, target, op)
         if bulk is not None:  # the same sums as the blocks', whose prices compare
-            bulk.is_second = blocks is not None and _seconds(blocks) < _seconds(bulk)
+            bulk.is_second = blocks is not None and blocks.seconds < bulk.seconds
             yield bulk
     yield from rest
-
-
-def _seconds(space: Space) -> float:
-    return space.cost(space.default).seconds
 
 
 def _through_shared(group: Group, target: Target) -> Iterator[Space]:
@@ -115,7 +113,7 @@ def _through_shared(group: Group, target: Target) -> Iterator[Space]:
             # Of a tile of 64 rows few are there; those of other matrix instructions have 32.
             is_empty = isinstance(by_groups.m, int) and by_groups.m <= by_groups.figures["few_rows"]
             is_empty = is_empty and not isinstance(space, RegisterBlocks)
-            by_groups.is_second = space is not None and (is_empty or _seconds(space) < _seconds(by_groups))
+            by_groups.is_second = space is not None and (is_empty or space.seconds < by_groups.seconds)
             yield by_groups
         if space is not None:
             yield space
@@ -131,7 +129,7 @@ def _thin(group: Group, target: Target) -> bool:
     if not c.few_is_thin:
         return False
     is_few = min(typical(c.m), typical(c.n)) < 8 or typical(c.k) <= few_terms.MOST_TERMS
-    return is_few or next(few_terms.match(group, target), None) is not None
+    return is_few or few_terms.few_sum(group, target) is not None
 
 
 class RegisterTiles(Space):

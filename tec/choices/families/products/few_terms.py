@@ -3,19 +3,17 @@ elementwise work as any other (`stages`), whose threads have neighbours, where a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from functools import reduce as folded
 from typing import ClassVar
 
 from .... import te
 from ....ir import Reduce, build
-from ....ir.build import is_const
 from ....ir.dtype import dtype_info
 from ....ir.visit import substitute
 from ....target import Target
 from ....te import ComputeOp
-from ...group import Group, const_shape, extent_of
+from ...group import Group, const_shape, extent_of, whole_reduce
 from ...group import substitute as with_tensors
 from ...parts.counts import computed
 from ...parts.threads import THREADS
@@ -61,24 +59,28 @@ def most_terms(target: Target) -> int:
     return known.count("most_terms") if known else MOST_TERMS
 
 
-def match(group: Group, target: Target) -> Iterator[FewTerms]:
-    """The space of a group whose one reduction is a sum of so few terms of known sizes."""
+def few_sum(group: Group, target: Target) -> ComputeOp | None:
+    """The one reduction of a group, where it is a sum of so few terms of known sizes."""
     found = group.ended_sum()
-    if found is None or len(found[0].reduce_axis) != 1 or found[0].num_outputs > 1:
-        return
+    if found is None or len(found[0].reduce_axis) != 1:
+        return None
     red = found[0]
-    body, terms = red.body[0], extent_of(red.reduce_axis[0])
-    if terms is None or not 0 < terms <= most_terms(target) or None in const_shape(red.output(0)):
-        return
-    if not isinstance(body, Reduce) or body.combiner.name != "sum" or body.init or not is_const(body.condition, True):
-        return
-    yield FewTerms(_written_out(group, red, body, terms), target)
+    body, terms = whole_reduce(red), extent_of(red.reduce_axis[0])
+    is_few = terms is not None and 0 < terms <= most_terms(target) and None not in const_shape(red.output(0))
+    return red if is_few and body is not None and body.combiner.name == "sum" else None
 
 
-def _written_out(group: Group, red: ComputeOp, body: Reduce, terms: int) -> Group:
-    (k,) = red.reduce_axis
+def match(group: Group, target: Target) -> FewTerms | None:
+    """The space of a group with such a sum."""
+    red = few_sum(group, target)
+    return None if red is None else FewTerms(_written_out(group, red), target)
+
+
+def _written_out(group: Group, red: ComputeOp) -> Group:
+    (k,), (body,) = red.reduce_axis, red.body
+    assert isinstance(body, Reduce)
     first = k.dom.min if k.dom is not None else 0
-    each = [substitute(body.source[0], {k.var: build.add(first, n)}) for n in range(terms)]
+    each = [substitute(body.source[0], {k.var: build.add(first, n)}) for n in range(extent_of(k) or 0)]
     total = folded(build.add, each)
     written = te.compute(
         red.output(0).shape, lambda *i: substitute(total, {a.var: x for a, x in zip(red.axis, i)}), name=red.name
@@ -86,4 +88,4 @@ def _written_out(group: Group, red: ComputeOp, body: Reduce, terms: int) -> Grou
     return Group.of(with_tensors(group.outputs, {red.output(0): written}))
 
 
-__all__ = ["FewTerms", "match"]
+__all__ = ["FewTerms", "few_sum", "match"]

@@ -68,7 +68,7 @@ class ThinProduct(Space):
             return None
         # Where parts of the sum have to be joined by a second kernel, sums by themselves may be quicker: by the same price, whose figures a time model gave.
         sums = GpuReduction.match(group, target) if target.machine.priced_by_model else None
-        space.is_second = sums is not None and _alone_seconds(sums, space.figures) < _seconds(space)
+        space.is_second = sums is not None and _alone_seconds(sums, space.figures) < space.seconds
         return space
 
     def lanes(self, choice: Choice) -> int:
@@ -152,13 +152,9 @@ class ThinProduct(Space):
         own.vectorize(column)
 
 
-def _seconds(space: Space) -> float:
-    return space.cost(space.default).seconds
-
-
 def _alone_seconds(sums: GpuReduction, known: Figures) -> float:
     """Of sums by themselves, whose price leaves out what it takes that a work-group's threads read a column of the matrix side by side."""
-    return _seconds(sums) * (known["across"] if sums.default["shared"] else 1.0)
+    return sums.seconds * (known["across"] if sums.default["shared"] else 1.0)
 
 
 def _is_product(red: ComputeOp) -> bool:
