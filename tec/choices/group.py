@@ -14,6 +14,7 @@ from ..ir import Expr, IntImm, IterVar, Reduce, TensorRead, Var
 from ..ir.build import is_const
 from ..ir.visit import free_vars, walk_exprs
 from ..locks import cached_property
+from ..ops.registry import TensorType
 from ..records import dataclass
 from ..schedule import Schedule, create_schedule
 from ..schedule.rewrite import replace_inputs, replace_reads, substitute_all
@@ -31,9 +32,9 @@ def size_of(dims: Iterable[Any]) -> int | None:
     return total
 
 
-def const_shape(t: Tensor) -> tuple[int | None, ...]:
+def const_shape(t: Tensor | TensorType) -> tuple[int | None, ...]:
     """The dimensions as ints, None where symbolic."""
-    return tuple(d.value if isinstance(d, IntImm) else None for d in t.shape)
+    return tuple(d.value if isinstance(d, IntImm) else d if isinstance(d, int) else None for d in t.shape)
 
 
 def shape_key(t: Tensor) -> tuple[Any, ...]:

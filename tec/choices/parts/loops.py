@@ -53,8 +53,7 @@ def lines_fit(form: Form) -> bool:
 
 def _shapes(form: Form) -> list[list[int]] | None:
     """Of the tensors of a form; None where sizes are open, or there is nothing to do."""
-    tensors: list[Tensor] = [*form.inputs, *form.outputs]
-    shapes = [const_shape(t) for t in tensors]
+    shapes = [*map(const_shape, form.inputs), *map(const_shape, form.outputs)]
     return [[n or 0 for n in shape] for shape in shapes] if all(map(all, shapes)) else None
 
 
