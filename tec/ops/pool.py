@@ -71,6 +71,7 @@ def _over_windows(
         lambda *i: reducer(term(windows.read(ly.place(i, sizes), taps)), axis=list(taps.values())),
         name=name,
         tag="pixels" if ly.is_flat else "pool",
+        attrs={"strides": attrs["strides"], "dilations": attrs["dilations"]},
     )
     return made
 

@@ -347,12 +347,21 @@ class GpuReduction(Space):
         seconds = machine.launch_seconds + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
         return Cost(seconds, "memory" if moved >= waiting else "latency")
 
+    @cached_property
+    def _is_window(self) -> bool:
+        """Whether sums have elements in common."""
+        most, taps = most_read(self.red), (self.outputs or 0) * (self.length or 0)
+        return most is not None and taps > 0 and taps >= 2 * (size_of(most.tensor.shape) or taps)
+
+    @property
+    def _window_dies(self) -> int:
+        """Dies by which work-groups of windows are ordered: neighbours have rows in common, which the L2 of one die brings once."""
+        return self.target.machine.dies if self._is_window else 1
+
     def _window_seconds(self) -> float:
         """What the lanes do where the threads of a work-group share windows, whose elements each find their place and are asked whether they are inside; no clock has judged it."""
-        machine, most = self.target.machine, most_read(self.red)
-        taps = (self.outputs or 0) * (self.length or 0)
-        is_window = most is not None and taps >= 2 * (size_of(most.tensor.shape) or taps)
-        if not is_window or "tap_operations" not in self.figures:
+        machine, taps = self.target.machine, (self.outputs or 0) * (self.length or 0)
+        if not self._is_window or "tap_operations" not in self.figures:
             return 0.0
         lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_hz
         return float(taps * self.figures["tap_operations"] / lanes)
@@ -444,9 +453,11 @@ class GpuReduction(Space):
             group_per_output(s, out, red, threads, choice["rows"], dies, between)
         elif not (
             red.tag == "pixels"
-            and pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
+            and pixels(
+                s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"), self._window_dies
+            )
         ):
-            a_thread_each(s, out, red, threads, self._loads())
+            a_thread_each(s, out, red, threads, self._loads(), self._window_dies)
         return Scheduled(s, self.group.outputs, choice)
 
     def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:

@@ -1,4 +1,4 @@
-"""Windows over plain images (NCHW, NCL) with weights of their own for each channel (depthwise convolutions), on GPUs: a thread has a tile of neighbouring outputs of one channel,
+"""Windows over plain images (NCHW, NCL) of each channel by itself (poolings, and depthwise convolutions with their weights), on GPUs: a thread has a tile of neighbouring outputs of one channel,
 rows by columns, all written out, so that what their windows have in common is loaded once. Neighbouring threads have neighbouring columns.
 
 An image that no other convolution wants as pixels by channels needs no copies for this, which would take longer than the windows.
@@ -55,9 +55,10 @@ class PlainWindows(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> PlainWindows | None:
-        """Of one depthwise sum whose result the output reads at its own place, where something was measured for it."""
+        """Of one depthwise sum, or pooling where a model prices it, whose result the output reads at its own place, where something was measured for it."""
         found = group.ended_sum() if target.is_gpu else None
-        if found is None or found[0].tag != "depthwise" or len(group.outputs) != 1:
+        tags = ("depthwise", "pool") if target.machine.priced_by_model else ("depthwise",)
+        if found is None or found[0].tag not in tags or len(group.outputs) != 1:
             return None
         red, out = found
         shape = const_shape(red.output(0))
@@ -132,7 +133,10 @@ class PlainWindows(Space):
             y, row = final.split(y, factor=choice["rows"], shift_inwards=True)
             tile = [row, column]
         final.reorder(*lead, y, x, *tile)
-        own.compute_at(final, over_groups(final, final.fuse(*lead, y, x), choice["threads"], repeated=True))
+        # Neighbours on a die, whose L2 brings the rows once that their windows have in common.
+        items, dies = self._threads(choice), self.target.machine.dies
+        tiles = final.fuse(*lead, y, x)
+        own.compute_at(final, over_groups(final, tiles, choice["threads"], repeated=True, items=items, dies=dies))
         inner = list(own.op.axis[-len(tile) :])
         own.reorder(*own.op.axis[: -len(tile)], *own.op.reduce_axis, *inner)
         for stage, axes in ((final, tile), (own, [*own.op.reduce_axis, *inner])):

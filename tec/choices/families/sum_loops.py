@@ -47,16 +47,16 @@ def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp
     return left
 
 
-def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int) -> None:
+def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int, dies: int = 1) -> None:
     """A thread for each sum, which asks for `loads` of its elements at once and adds them up in a register. Where they do not divide the sum, the last ones come under
     a condition; of threads beyond the last sum each repeats another's, rather than have all loads under one. Rows of a window, or all of it, are written out instead: of elements counted
-    through, each row and column would be a division."""
+    through, each row and column would be a division. dies: by which neighbours, whose windows have rows in common, go to one."""
     kept = out is red and red.num_outputs == 1 and bool(red.axis)
     sums = s.cache_write(out.output(0), "local") if kept else red.output(0)
     shifted = kept or (out is not red and not out.reduce_axis)
     last = s[out.output(0)].op
     assert isinstance(last, ComputeOp)
-    inner = bind_all(s, last, threads, repeated=shifted)
+    inner = bind_all(s, last, threads, repeated=shifted, dies=dies)
     stage, length = s[sums], reduce_size(red) or 1
     run = _at_once(length, loads, along(red))
     if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
@@ -145,9 +145,11 @@ def wide_sums(
     partial.vectorize(partial.op.axis[-1])
 
 
-def pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int, short_window: int) -> bool:
+def pixels(
+    s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int, short_window: int, dies: int = 1
+) -> bool:
     """Windows over (pixels, channels): 16 bytes of channels a thread, neighbours side by side, so that they touch whole cache
-    lines; or some pixels of fewer channels a thread. Windows of up to `short_window` taps are written out; of longer ones a row is, for fewer channels."""
+    lines, and on one of `dies`; or some pixels of fewer channels a thread. Windows of up to `short_window` taps are written out; of longer ones a row is, for fewer channels."""
     channels = const_shape(out.output(0))[-1]
     if len(out.axis) != 2 or channels is None:
         return False
@@ -160,7 +162,8 @@ def pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: i
         p, column = final.split(p, factor=columns)
         final.reorder(p, c, column, vec)
         final.unroll(column)
-    own.compute_at(final, over_groups(final, final.fuse(p, c), threads))
+    items = (size_of(out.output(0).shape) or 0) // (lanes * columns)
+    own.compute_at(final, over_groups(final, final.fuse(p, c), threads, items=items, dies=dies if items else 1))
     final.vectorize(vec)
     op = own.op
     own.reorder(*op.reduce_axis, *op.axis)

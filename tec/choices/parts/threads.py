@@ -65,9 +65,11 @@ def over_groups(
     return thread
 
 
-def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0, repeated: bool = False) -> IterVar:
+def bind_all(
+    s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0, repeated: bool = False, dies: int = 1
+) -> IterVar:
     """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. repeated: where threads do not divide
-    the elements, the last work-group begins earlier and repeats some, rather than have a condition. Returns the thread's axis."""
+    the elements, the last work-group begins earlier and repeats some, rather than have a condition; dies: by which neighbours go to one. Returns the thread's axis."""
     stage = s[op]
     total = size_of(op.output(0).shape)
     if not op.axis:  # a loop of one; of one sum, which a work-group shares, its elements
@@ -84,7 +86,7 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0
         total //= lanes
     if total is not None:
         threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
-    return over_groups(stage, fused, threads, repeated)
+    return over_groups(stage, fused, threads, repeated, items=total or 0, dies=dies if total else 1)
 
 
 def bind_rows(s: Schedule, op: ComputeOp, threads: int, rows: int) -> None:

@@ -1,7 +1,8 @@
 """Expand math functions into arithmetic, the same on every target.
 
 In: Calls of float math. Out: only what every code generator lowers by itself: sqrt, floor, ceil, trunc, round,
-nearbyint, abs, copysign, fma, ldexp, fmod, minimum and maximum. float16 and bfloat16 compute in float32 and round once.
+nearbyint, abs, copysign, fma, ldexp, fmod, minimum and maximum. float16 and bfloat16 compute in float32 and round once, but for extremes of float16 on
+GPUs: these are one of the operands, and each way to float32 and back is an instruction.
 float64 is expanded too, apart from sin, cos and tan on a CPU, which call libm: their reduction of huge angles costs a
 vector unit more than the calls.
 
@@ -26,6 +27,7 @@ from .rewrite_util import same_expr
 
 # Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
 _NATIVE = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fmod", "ldexp", "min_nan", "max_nan"))
+_EXTREMES = frozenset(("min_nan", "max_nan"))
 _LIBM_F64 = frozenset(("sin", "cos", "tan"))
 
 
@@ -170,6 +172,8 @@ def expand(e: E.Call, target: Target) -> E.Expr:
         return e
     if e.op == "exp_below" and target.is_gpu:
         e = E.Call("exp", e.args, e.dtype)
+    if info.element == "float16" and target.is_gpu and e.op in _EXTREMES:
+        return e
     if info.bits < 32:
         wide = with_lanes("float32", info.lanes)
         args = tuple([E.Cast(wide, a) if dtype_info(a.dtype).is_float else a for a in e.args])
