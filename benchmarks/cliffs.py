@@ -144,11 +144,28 @@ def compiled(kind: str, state: Any, bounds: Bounds, target: str, path: Path) -> 
     return ""
 
 
+def calls_of_graphs(torch: Any, peer: Any) -> int:
+    """How many calls a captured graph has where the peer's call is `peer`: one launch of a short kernel takes longer on the host than on the GPU."""
+    from benchmarks.gpu import GRAPH_CALLS, GRAPH_US, burst_ms
+
+    return max(1, min(GRAPH_CALLS, int(GRAPH_US / max(burst_ms(torch, peer, 3) * 1e3, 1.0))))
+
+
+def graph_of_calls(dev: Any, executor: Any, times: int) -> Any:
+    """The captured graph of so many calls of an executor that has run."""
+    engine = executor._engine
+    _, bound = next(reversed(engine._bound.values()))
+    with dev.capture() as graph:
+        for _ in range(times):
+            engine._calls(bound)
+    return graph
+
+
 def on_cuda(make: Maker, case: Case, torch: Any, host: str, path: Path) -> Record:
     """Time the saved network beside PyTorch. Raises ValueError where they differ."""
     import tec
     from benchmarks import cliff_torch
-    from benchmarks.gpu import GRAPH_CALLS, GRAPH_US, burst_ms, in_graph, race
+    from benchmarks.gpu import in_graph, race
 
     dev, net = tec.cuda(0), tec.load(path)
     executor, xs = net.executor(dev), [tec.nd.array(case.inputs[i["name"]], dev) for i in net.inputs]
@@ -159,13 +176,10 @@ def on_cuda(make: Maker, case: Case, torch: Any, host: str, path: Path) -> Recor
         apart = distance(got.numpy(), w)
         if not apart <= (HALF_TOLERANCE if case.dtype == "float16" else TOLERANCE) and got.dtype.startswith("float"):
             raise ValueError(f"differs from PyTorch by {apart:.1e} of the largest value")
-    engine = executor._engine
-    _, bound = next(reversed(engine._bound.values()))
-    times = max(1, min(GRAPH_CALLS, int(GRAPH_US / max(burst_ms(torch, peer, 3) * 1e3, 1.0))))
-    with dev.capture() as mine:
-        for _ in range(times):
-            engine._calls(bound)
-    ms, _ = race(torch, {"tec": mine.launch, "PyTorch": in_graph(torch, peer, times, False)})
+    times = calls_of_graphs(torch, peer)
+    ms, _ = race(
+        torch, {"tec": graph_of_calls(dev, executor, times).launch, "PyTorch": in_graph(torch, peer, times, False)}
+    )
     return make.on_gpu(
         host, case.name, "time", ms["tec"] / times * 1e3, "us", target="sm_90a", peer="PyTorch", peer_value=four_digits(ms["PyTorch"] / times * 1e3),
         ratio=four_digits(ms["tec"] / ms["PyTorch"]), peer_settings="both as captured graphs of some calls, bursts in shuffled turns, medians; no TF32",
