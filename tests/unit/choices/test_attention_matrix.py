@@ -299,7 +299,7 @@ def test_warpgroups_in_the_interpreter(attrs, extras, sizes, choice):
 
 
 @thinned_rows(
-    3,
+    2,
     "attrs,extras,sizes,choice",
     [
         ({}, {}, (1, 2, 1, 150, 128, 64, 64), {"keys": 64}),

@@ -16,6 +16,7 @@ from tec.ir.interp import run
 from tec.ops import get_op
 from tec.ops.dims import Dim
 from tests.conformance.host_levels import missing
+from tests.thinned import thinned_rows
 from tests.unit.ops.test_attention import build, dense
 
 TEMPLATE = "cpu tile attention"
@@ -56,7 +57,7 @@ def on_tiles(g: Graph) -> tuple[Any, list[Any]]:
     return made.schedule, [*ins, *made.outputs]
 
 
-@pytest.mark.parametrize("case", CASES)
+@thinned_rows(2, "case", CASES)
 def test_by_the_interpreter(case: str) -> None:
     g, f, want = problem(case)
     s, args = on_tiles(g)

@@ -69,7 +69,7 @@ def test_skinny_products_need_no_second_kernel():
 
 
 @thinned_rows(
-    4,
+    2,
     ("chip", "dtype", "turned", "choice"),
     [
         ("gfx942", "float16", True, {"rows": 64, "columns": 32, "step": 64, "ahead": 2}),  # sums over the tiles' memory

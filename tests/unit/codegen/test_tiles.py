@@ -64,7 +64,7 @@ def numbers(t: Any) -> Any:
     return rng.integers(info.min, info.max, shape, t.dtype, True)
 
 
-@thinned_rows(5, "name", PROGRAMS)
+@thinned_rows(3, "name", PROGRAMS)
 def test_by_the_interpreter(name: str) -> None:
     """Every choice of the template, against te's own meaning."""
     ins, outs = PROGRAMS[name]()

@@ -21,6 +21,7 @@ from tec.ir import BufferLoad, BufferStore, Call, Evaluate, Func, Var
 from tec.ir import build as B
 from tec.runtime.objects.codeobject import read_code_object
 from tec.target import Target
+from tests.thinned import thinned_rows
 
 from . import kernels as K
 
@@ -81,7 +82,7 @@ def compiled(target: str) -> dict[str, dict[str, Any]]:
     return {x["name"]: x for x in lines if "name" in x}
 
 
-@pytest.mark.parametrize("chip", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CHIPS])
+@thinned_rows(1, "chip", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CHIPS])
 def test_every_kernel_compiles(chip: str) -> None:
     done = compiled(f"rocm -mcpu={chip}")
     errors = {n: x["error"] for n, x in done.items() if "error" in x}

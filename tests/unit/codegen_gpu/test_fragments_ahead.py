@@ -38,7 +38,7 @@ def pipelined(s: Any, args: list[Any]) -> Any:
 
 
 @thinned_rows(
-    3,
+    2,
     ("m", "n", "k", "choice"),
     [
         (100, 68, 132, {"rows": 64, "columns": 64}),

@@ -37,7 +37,7 @@ def built(space: Space, xs: list[te.Tensor], **choice: Any) -> Any:
 
 
 @thinned_rows(
-    4,
+    2,
     ("chip", "dtype", "shape", "trans_b", "choice"),
     [
         ("gfx942", "float16", (128, 128, 512), True, {}),

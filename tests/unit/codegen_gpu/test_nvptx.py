@@ -19,6 +19,7 @@ from tec.ir import Alloc, BufferLoad, BufferStore, Call, Evaluate, Func, Ramp, s
 from tec.ir import build as B
 from tec.target import Target
 from tests import seeds
+from tests.thinned import thinned_rows
 
 from . import kernels as K
 from .test_amdgpu import compiled
@@ -27,7 +28,7 @@ QUICK = {"sm_70", "sm_90"}
 CHIPS = ["sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
 
 
-@pytest.mark.parametrize("chip", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CHIPS])
+@thinned_rows(1, "chip", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in CHIPS])
 def test_every_kernel_compiles(chip: str) -> None:
     done = compiled(f"cuda -arch={chip}")
     assert not {n: x["error"] for n, x in done.items() if "error" in x}
@@ -124,7 +125,7 @@ def test_mistakes_are_codegen_errors() -> None:
 
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="no ptxas")
-@pytest.mark.parametrize("chip", ["sm_75", "sm_90"])
+@thinned_rows(1, "chip", ["sm_75", "sm_90"])
 def test_ptxas_takes_it(chip: str, tmp_path: Path) -> None:
     texts = compiled(f"cuda -arch={chip}")
     step = 1 if chip == "sm_90" or seeds.number() else 4  # the older chip's text differs in few kernels

@@ -41,7 +41,7 @@ def _numpy(dtype: str) -> Any:
     return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
-@thinned_rows(4, ("m", "n", "k", "options"), SHAPES)
+@thinned_rows(2, ("m", "n", "k", "options"), SHAPES)
 def test_the_product_is_numpys(m: int, n: int, k: int, options: dict[str, Any]) -> None:
     target, s, args = gemm(m, n, k, bn=128, **options)
     a, b = operands(m, n, k, "float16", options.get("trans_b", False))
@@ -51,7 +51,7 @@ def test_the_product_is_numpys(m: int, n: int, k: int, options: dict[str, Any]) 
     np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=2e-2)
 
 
-@pytest.mark.parametrize(("dtype", "acc"), [("bfloat16", "float32"), ("int8", "int32")])
+@thinned_rows(1, ("dtype", "acc"), [("bfloat16", "float32"), ("int8", "int32")])
 def test_other_types(dtype: str, acc: str) -> None:
     m, n, k = 128, 128, 256
     target, s, args = gemm(
@@ -394,7 +394,7 @@ def test_bytes_under_a_condition_are_announced_where_it_holds() -> None:
     assert str(total) == "8192 + select(k < 3, 8192, 0)"
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2", "int8"])
+@thinned_rows(1, "dtype", ["float8_e4m3", "float8_e5m2", "int8"])
 def test_bytes_are_multiplied_along_k(dtype: str) -> None:
     from tec.choices import schedule, spaces
     from tec.ops.registry import TensorType, get_op
@@ -443,7 +443,7 @@ def test_two_work_groups_share_a_multiprocessor() -> None:
 
 
 @thinned_rows(
-    2,
+    1,
     ("m", "n", "k", "choice"),
     [
         (100, 68, 132, {"rows": 64, "columns": 64, "step": 32, "blocks": 3, "parts": 1}),

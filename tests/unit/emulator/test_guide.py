@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from tec.codegen.objects.linking import link
+from tests.thinned import thinned_rows
 from tests.unit.runtime.test_foreign import bundle
 
 from .test_hip import C_PROGRAM, code_object
@@ -155,7 +156,7 @@ def test_hip_programs(project):
 
 
 @pytest.mark.skipif(without("triton"), reason="no triton")
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@thinned_rows(1, "chip", ["gfx942", "gfx1100"])
 def test_triton(project, chip):
     (tested,) = run_steps(project, ".github/workflows/triton.yml", "amd", {"chip": chip})
     assert "1 passed, 1 xfailed" in tested

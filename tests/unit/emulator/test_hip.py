@@ -24,6 +24,7 @@ from tec.emulator.hip.properties import DevicePropR0000, DevicePropR0600
 from tec.emulator.hip.runtime import entry_names
 from tec.errors import DeviceError
 from tec.runtime.devices.hip_driver import HipDriver
+from tests.thinned import thinned_rows
 from tests.unit.runtime.test_foreign import built, bundle
 
 from .harness import compile_ir
@@ -496,7 +497,8 @@ def kernel_file(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    1,
     ("how", "code", "said"),
     [("right", 0, "[63, 62, 61]"), ("wrong", 3, "out of bounds"), ("ignore", 5, "1 fault of kernels")],
 )

@@ -14,6 +14,7 @@ import pytest
 
 import tec
 from tec.emulator.hip import environment
+from tests.thinned import thinned_rows
 
 from . import image_reference as reference
 from .harness import compile_ir
@@ -62,7 +63,7 @@ attributes #0 = { "amdgpu-flat-work-group-size"="32,32" "amdgpu-no-implicitarg-p
 """
 
 
-@pytest.mark.parametrize("chip", ["gfx1100", "gfx1200"])
+@thinned_rows(1, "chip", ["gfx1100", "gfx1200"])
 def test_a_program_with_textures(chip: str, tmp_path: Path) -> None:
     asm, image = compile_ir(KERNELS, chip)
     (tmp_path / "k.hsaco").write_bytes(image)

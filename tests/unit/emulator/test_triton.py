@@ -22,6 +22,7 @@ except ImportError:  # `make triton` has an environment with it
 import tec.emulator.triton as emulated
 from tec.emulator.errors import KernelFault
 from tec.emulator.hip import environment
+from tests.thinned import thinned_rows
 
 CHIPS = ["gfx942", "gfx1100", "gfx1201", "gfx1250"]
 
@@ -348,7 +349,7 @@ past[(1,)](a, b, BLOCK=1024)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="Triton compiles a part of its driver")
-@pytest.mark.parametrize("on", ["gfx942", "gfx1100"])
+@thinned_rows(1, "on", ["gfx942", "gfx1100"])
 def test_tritons_own_driver(on, tmp_path):
     """Its driver and launcher, in C, on the stand-in for libamdhip64; a fault names the line of the function."""
     (tmp_path / "program.py").write_text(OWN_DRIVER)

@@ -9,6 +9,7 @@ from tec.graph import Graph, run_graph
 from tec.graph.graph import bind_sizes
 from tec.ops.dims import Dim, UndecidedSize, evaluate
 from tests import seeds
+from tests.thinned import thinned_rows
 from tests.unit.graph.random_graphs import random_graph
 
 SIZES = [{"n": 1, "h": 7, "w": 6}, {"n": 3, "h": 8, "w": 17}, {"n": 2, "h": 15, "w": 9}]
@@ -42,7 +43,7 @@ def compare(seed, names, target, device=None, sizes=SIZES):
     return ran
 
 
-@pytest.mark.parametrize("names", ["n", "nhw"])
+@thinned_rows(1, "names", ["n", "nhw"])
 def test_on_the_cpu(names):
     # Of three open sizes each takes seconds: a night draws more.
     count = 6 if seeds.number() else 4 if names == "n" else 2

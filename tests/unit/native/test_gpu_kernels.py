@@ -21,6 +21,7 @@ from tec.native.headers import identifier
 from tec.runtime.arrays.dtypes import numpy_dtype
 from tec.runtime.modules import exprs
 from tests import seeds
+from tests.thinned import thinned_rows
 from tests.unit.graph.random_graphs import random_graph
 from tests.unit.native.harness import Failed, Net, build, library, needs_cc, tensor
 from tests.unit.native.networks import cached_sum, cnn
@@ -87,7 +88,7 @@ int main(void) {
 
 
 @needs_cc
-@pytest.mark.parametrize("kind", [".so", ".a"])
+@thinned_rows(1, "kind", [".so", ".a"])
 def test_a_program_without_python(kind, tmp_path):
     """The same program: on the GPU, on the CPU where there is none; and what it says where the library has code for a GPU alone."""
     rows(CHIP).export_library(tmp_path / f"k{kind}", others=[rows("llvm")])

@@ -214,8 +214,8 @@ def test_a_bit_tells_whether_a_place_was_written(double, monkeypatch):
     fewer threads than updates."""
     monkeypatch.setattr("tec.choices.families.scatters._WORD_BYTES", 1 << 10)
     rng = np.random.default_rng(5)
-    x, update = (rng.integers(-9, 9, (n, 512), "int32") for n in (800, 500))
-    index = np.argsort(rng.random((800, 512)), 0)[:500]
+    x, update = (rng.integers(-9, 9, (n, 64), "int32") for n in (800, 500))
+    index = np.argsort(rng.random((800, 64)), 0)[:500]
     if double:
         index[499] = index[7]
     g = graph_of("scatter_elements", [x, index, update], {"axis": 0, "reduction": "none"})

@@ -131,7 +131,7 @@ def test_on_the_scaled_unit(a: str, b: str, shape: Any, out: str, choice: Any, c
     assert "scale" in r.matrix_kind and r.spills == 0
 
 
-@pytest.mark.parametrize("name", ["mxfp4", "mxfp6", "mxfp8"])
+@thinned_rows(1, "name", ["mxfp4", "mxfp6", "mxfp8"])
 def test_what_large_products_are_made_of(name: str) -> None:
     """By default: no spills, 128-bit reads of shared memory (64 of six bits), and loads that half a step covers."""
     made, params, _, _ = product(

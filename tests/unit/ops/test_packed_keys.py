@@ -117,7 +117,7 @@ ON_GPUS = [
 ]
 
 
-@thinned_rows(5, ("chip", "template", "dtype", "kind", "queries", "places", "choice"), ON_GPUS)
+@thinned_rows(3, ("chip", "template", "dtype", "kind", "queries", "places", "choice"), ON_GPUS)
 def test_on_the_software_gpu(chip, template, dtype, kind, queries, places, choice):
     given = drawn(np.random.default_rng(seeds.first(5)), dtype, kind, queries, 75, places)
     attrs = attributes(given, left=50)

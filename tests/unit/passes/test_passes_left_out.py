@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pytest
-
 import tec
 import tec.tile as tl
 from tec import choices, driver, te
@@ -19,6 +17,7 @@ from tec.schedule import to_loops
 from tec.target import Target
 from tec.tile.lowering import lower
 from tests.conformance.programs import PROGRAMS
+from tests.thinned import thinned_rows
 
 TARGETS = {"llvm -mcpu=x86-64-v3": "cpu", "rocm -mcpu=gfx942": "gpu", "cuda -arch=sm_90a": "gpu"}
 EVERY = 5  # of the table's programs one in so many
@@ -68,7 +67,7 @@ def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
     tl.store(c + rows[:, None] * N + columns[None, :], total.to(tl.float16))
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@thinned_rows(1, "name", TARGETS)
 def test_passes_that_are_left_out_change_nothing(name: str) -> None:
     target, left = Target(name), set[str]()
     for func in (*_of_te(target, TARGETS[name]), *_of_choices(target), *_of_tiles(target)):

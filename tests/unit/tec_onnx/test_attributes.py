@@ -15,6 +15,8 @@ import pytest
 from onnx import helper
 from tec_onnx.session import Session
 
+from tests.thinned import thinned_rows
+
 ort = pytest.importorskip("onnxruntime")
 ML, MS = "ai.onnx.ml", "com.microsoft"
 RNG = np.random.default_rng(11)
@@ -135,7 +137,7 @@ def model_of(domain: str, op: str, inputs: tuple[Any, ...], attrs: dict[str, Any
 OPERATORS = sorted({(domain, op) for domain, op, _, _ in rows()})
 
 
-@pytest.mark.parametrize("domain, op", OPERATORS)
+@thinned_rows(6, "domain, op", OPERATORS)
 def test_each_value_of_an_attribute(domain: str, op: str) -> None:
     for _, _, inputs, attrs in (row for row in rows() if row[:2] == (domain, op)):
         model = model_of(domain, op, inputs, attrs, 2 if op.endswith("Classifier") else 1)

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-import pytest
 from onnx import TensorProto, helper
 
 import tec
 from tests.seeds import some
+from tests.thinned import thinned_rows
 
 MS = "com.microsoft"
 TYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
@@ -160,7 +160,7 @@ def test_sparse_attention_of_drawn_tables() -> None:
                 close(np.asarray(mine)[entry, :, : lengths[entry]], rows_there[0, :, : lengths[entry]])
 
 
-@pytest.mark.parametrize("kind", ["grows", "buffer", "beams", "crosses", "packed"])
+@thinned_rows(3, "kind", ["grows", "buffer", "beams", "crosses", "packed"])
 def test_one_token_of_each_text(kind: str) -> None:
     """DecoderMaskedMultiHeadAttention, with and without biases. ONNX Runtime's CPU provider takes queries, keys and values apart
     and shared buffers alone: other forms are compared with these."""

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 import tec
 from tests.code_quality import check_code
+from tests.thinned import thinned_rows
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -56,7 +57,7 @@ def test_topk_of_which_one_output_is_read(target, read):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("by", ["scales", "sizes"])
+@thinned_rows(1, "by", ["scales", "sizes"])
 def test_resize_of_pictures_in_an_open_batch(by):
     """Decoders resize height and width; the batch stays what it is, known or not."""
     nodes = [oh.make_node("Constant", [], ["none"], value=oh.make_tensor("n", TensorProto.FLOAT, [0], []))]

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import tec
 from tests import seeds
+from tests.thinned import thinned_rows
 
 ort = pytest.importorskip("onnxruntime")
 ML = "ai.onnx.ml"
@@ -131,7 +132,7 @@ def test_trees_that_do_not_fit_are_refused() -> None:
 # ---- other operators
 
 
-@pytest.mark.parametrize("op, attrs", [
+@thinned_rows(3, "op, attrs", [
     ("Normalizer", {"norm": "L1"}),
     ("Normalizer", {"norm": "MAX"}),
     ("Scaler", {"offset": [1.0], "scale": [2.0]}),

@@ -73,7 +73,7 @@ def rows(k: int, *counts: int) -> list[dict[str, Any]]:
 
 
 @thinned_rows(
-    4,
+    2,
     ("k", "n", "bits", "block", "zeros"),
     [
         (64, 64, 4, 16, ""), (64, 70, 4, 32, "packed"), (100, 33, 4, 32, "packed"), (512, 40, 4, 256, "float"), (96, 33, 8, 32, "packed"),
