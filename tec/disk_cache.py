@@ -9,13 +9,13 @@ a help, not a need.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from .digest import sha256
 from .folders import cache_part, cache_root, is_own, limit_bytes
 
 _TOUCH_AFTER_S = 3600.0  # an entry's time of use is kept this exactly
@@ -54,7 +54,7 @@ class Store:
         except OSError:
             return None
         body = raw[self._header :]
-        if not raw.startswith(self.magic) or hashlib.sha256(body).digest() != raw[len(self.magic) : self._header]:
+        if not raw.startswith(self.magic) or sha256(body).digest() != raw[len(self.magic) : self._header]:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -76,7 +76,7 @@ class Store:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
             try:
                 with os.fdopen(handle, "wb") as f:
-                    f.write(self.magic + hashlib.sha256(body).digest() + body)
+                    f.write(self.magic + sha256(body).digest() + body)
                 os.replace(temporary, path)
             except OSError:
                 with contextlib.suppress(OSError):

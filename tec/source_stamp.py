@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
+
+from .digest import sha256
 
 _READ = (".py", ".jsonl")  # rules decide what code is made, too
 
@@ -17,7 +18,7 @@ def source_stamp(packages: Iterable[str] = ()) -> str:
     for name in packages:
         spec = find_spec(name.partition(".")[0])
         roots += sorted(spec.submodule_search_locations or ()) if spec is not None else ()
-    h = hashlib.sha256()
+    h = sha256()
     for root in roots:
         for fact in _facts(root):
             h.update(fact.encode())
@@ -43,7 +44,7 @@ def llvm_stamp() -> str:
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         try:
             with open(os.path.join(folder, "_version.py"), "rb") as f:
-                return hashlib.sha256(f.read()).hexdigest()
+                return sha256(f.read()).hexdigest()
         except OSError:
             break
     from importlib.metadata import PackageNotFoundError, version

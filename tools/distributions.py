@@ -45,6 +45,7 @@ RUNTIME = Distribution(
     (
         "tec/__init__.py",
         "tec/py.typed",
+        "tec/digest.py",
         "tec/errors.py",
         "tec/notebook.py",
         "tec/locks.py",

@@ -6,13 +6,13 @@ Kept by where a file lies, its size and its times; and by the source of the read
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tec.digest import sha256
 from tec.errors import ImportModelError
 from tec.lm.container import identity, keep, kept
 from tec.lm.formats import Format
@@ -38,7 +38,7 @@ def read(path: Path) -> GgufFile:
 
 def _key(path: Path) -> str | None:
     facts = identity([path, Path(reader.__file__)])
-    return None if facts is None else hashlib.sha256(json.dumps(["gguf", facts]).encode()).hexdigest()
+    return None if facts is None else sha256(json.dumps(["gguf", facts]).encode()).hexdigest()
 
 
 def _keep(key: str, file: GgufFile) -> None:

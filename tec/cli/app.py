@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("completion", "Print the completion script of a shell."),
 }
 
+# Commands that begin often and have NumPy multiply no matrices: its BLAS takes 25 ms of processor time to start a thread a core.
+_WRITERS = ("generate", "chat")
+
 EPILOG = """\b
 Examples:
   tec doctor
@@ -69,6 +73,8 @@ class TecGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
+        if cmd_name in _WRITERS:  # before NumPy is imported
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         found: click.Command = importlib.import_module(f"tec.cli.{entry[0]}").command
         return found
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -350,6 +349,8 @@ def make_inputs(specs: Sequence[Mapping[str, Any]], files: Sequence[str], fill: 
 
 def read_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     """Arrays from `x.npy`, `name=x.npy` and `all.npz`."""
+    from zipfile import BadZipFile  # 10 ms, which no start without such files needs
+
     import numpy as np
 
     out: dict[str, Any] = {}
@@ -363,7 +364,7 @@ def read_arrays(files: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
         try:
             data = np.load(path, allow_pickle=False)
             arrays = {k: data[k] for k in data.files} if path.suffix == ".npz" else None
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        except (OSError, ValueError, EOFError, KeyError, BadZipFile):
             raise Refused(
                 f"{path}: no array can be read from it",
                 "np.save and np.savez write such files; Python objects are not read",
@@ -466,6 +467,7 @@ def write_file(path: Path, data: str | bytes) -> None:
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays by name as one `.npz` file. The names are a model's: any text (`np.savez` takes them as parameters of its own)."""
     import io
+    import zipfile
 
     import numpy as np
 
@@ -473,10 +475,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as z:
         for name, a in arrays.items():
             with z.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=True) as out:
-                plain = np.asarray(a)
-                np.lib.format.write_array(
-                    out, plain.astype(str) if plain.dtype == object else plain, allow_pickle=False
-                )
+                plain = np.asarray(a, str) if np.asarray(a).dtype == object else np.asarray(a)
+                np.lib.format.write_array(out, plain, allow_pickle=False)
     write_file(path, data.getvalue())
 
 

@@ -116,8 +116,6 @@ def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said:
 
 def sampling_of(said: dict[str, Any]) -> dict[str, Any]:
     """What of the options says how tokens are drawn; a mistake there is told before minutes of compiling."""
-    # NumPy multiplies no matrices here, and its BLAS takes 25 ms of processor time to start a thread a core.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from ..lm import Sampling
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")

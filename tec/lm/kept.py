@@ -6,7 +6,6 @@ same shape compiles nothing. The key of weights has that of the code, and where,
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..digest import sha256
 from ..errors import TecError
 from ..folders import cache_root
 from ..late_assembly import offer_assembly
@@ -108,7 +108,7 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         form.cache,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
-    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
+    return sha256(json.dumps(facts, default=str).encode()).hexdigest()
 
 
 def read(key: str) -> Compiled | None:
@@ -121,7 +121,7 @@ def read(key: str) -> Compiled | None:
 
 
 def _read(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> Compiled | None:
-    if hashlib.sha256(arrays[_BLOB + _IMAGE] if _BLOB + _IMAGE in arrays else b"").hexdigest() != facts["image"]:
+    if sha256(arrays[_BLOB + _IMAGE] if _BLOB + _IMAGE in arrays else b"").hexdigest() != facts["image"]:
         return None  # code with a flipped bit is not run
     plan, report = Plan.from_own(facts["plan"]), Report.from_json(facts["report"])
     module = Module.from_data(facts["module"], lambda name: arrays[_BLOB + name].tobytes(), late_texts=True)
@@ -140,7 +140,7 @@ def write(key: str, made: Compiled) -> None:
     facts = {
         "kind": _KIND, "plan": made.plan.to_json(), "module": made.module.to_data(blobs, unmade=False), "report": made.report.to_json(),
         "recipes": [r.to_json() for r in made.recipes], "slow": made.slow, "layout": None if laid is None else laid[0],
-        "image": hashlib.sha256(blobs.get(_IMAGE, b"")).hexdigest(),
+        "image": sha256(blobs.get(_IMAGE, b"")).hexdigest(),
     }  # fmt: skip
     arrays = {_BLOB + n: np.frombuffer(b, np.uint8) for n, b in blobs.items()}
     keep(
@@ -240,7 +240,7 @@ def _weights_key(checkpoint: Checkpoint, key: str | None) -> str | None:
     files = identity(checkpoint.files)
     if key is None or files is None:
         return None
-    return hashlib.sha256(json.dumps([key, files]).encode()).hexdigest()
+    return sha256(json.dumps([key, files]).encode()).hexdigest()
 
 
 def _fits(arrays: Mapping[str, Any], specs: Specs) -> bool:

@@ -8,10 +8,10 @@ plain stand-ins on libc are used: a serial loop, aligned allocation.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...digest import sha256
 from ...errors import PackageError
 from ...locks import fork_safe_lock
 from ..objects.objfile import LoadedObject, load_object
@@ -67,7 +67,7 @@ class CpuCode:
 
 def _support(obj: bytes) -> LoadedObject:
     """A support object, loaded once a process."""
-    key = hashlib.sha256(obj).digest()
+    key = sha256(obj).digest()
     with _LOCK:
         if key not in _SUPPORT:
             _SUPPORT[key] = load_object(obj, helpers())

@@ -12,7 +12,6 @@ paths, and sizes are checked before memory is taken. Anything that does not fit 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from ...digest import sha256
 from ...errors import ArgumentError, PackageError
 from ..arrays.dtypes import dtype_name, itemsize, numpy_dtype
 from ..files import open_regular
@@ -103,7 +103,7 @@ def package_writer(
 
     def add(data: Any, shrink: bool) -> dict[str, Any]:
         size = memoryview(data).nbytes
-        digest = hashlib.sha256(data).hexdigest()
+        digest = sha256(data).hexdigest()
         file = seen.get((size, digest))
         if file is None:
             file = seen[size, digest] = f"data/{len(entries)}"
@@ -283,7 +283,7 @@ class Package:
         if type(size) is not int or info.file_size != size:
             raise damaged(f"{name!r} has {info.file_size} bytes, {size} are said")
         data = self._read(info, size, _TEXT_LIMIT)
-        if hashlib.sha256(data).hexdigest() != digest:
+        if sha256(data).hexdigest() != digest:
             raise damaged(f"the checksum of {name!r} is wrong")
         return data
 

@@ -64,11 +64,25 @@ def test_a_second_start_imports_no_compiler(tmp_path: Path, cache: Path) -> None
 import sys, tec.cli.generating, tec.lm, tec.lm.writing
 lm = tec.lm.load({str(path)!r}, target="llvm")
 lm.begin([1, 2])
-heavy = ("llvmlite", "networkx", "tec.ir", "tec.te", "tec.ops", "tec.graph", "tec.choices", "tec.codegen", "importlib.metadata")
+heavy = ("llvmlite", "networkx", "tec.ir", "tec.te", "tec.ops", "tec.graph", "tec.choices", "tec.codegen", "importlib.metadata", "hashlib", "zipfile")
 print(sorted(m for m in sys.modules if m in heavy))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads where Linux lists them")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="NumPy's BLAS starts a thread for each core but one")
+def test_a_command_that_writes_starts_no_threads_for_blas() -> None:
+    program = """
+import os, sys
+from tec.cli.app import app
+app.get_command(None, "generate")
+print("numpy" in sys.modules, len(os.listdir("/proc/self/task")))
+"""
+    env = {n: v for n, v in os.environ.items() if n != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.split() == ["True", "1"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "header", "empty", "foreign"])
