@@ -20,7 +20,7 @@ from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device
 from ..target import Target
 from .complexes import as_complex, is_complex, woven
-from .forms import Form
+from .forms import Form, form_of
 from .node import COSTLY, MOST_NODES, TRACED, Node
 from .program import Bound, ExpressionCode, NeedsSizes
 from .trace import Trace, collapsed, is_leaf, symbolic
@@ -85,7 +85,8 @@ def compute(*nodes: Node) -> None:
     if any(is_complex(n) for n in roots):
         _compute_woven(roots)
         return
-    _settle_shared(roots)
+    if _settle_shared(roots) and len(roots) == 1 and _compute_known(roots[0]):
+        return
     roots += _kept(roots)
     trace = Trace(roots)
     form = roots[0].form
@@ -193,8 +194,11 @@ def in_memory(node: Node) -> NDArray:
     return node.data
 
 
-def _settle_shared(roots: Sequence[Node]) -> None:
-    """What was computed inside of another expression before, and is an array that somebody holds, is computed by itself, and kept."""
+def _settle_shared(roots: Sequence[Node]) -> bool:
+    """Compute by itself, and keep, what was computed inside of another expression before, and is asked for again. Whether there was some.
+
+    Without that, a loop that asks for a number in each step would read ever longer expressions, each of which is compiled anew.
+    """
     again: list[Node] = []
     seen: set[int] = set()
     stack = [i for r in roots for i in r.inputs]
@@ -203,13 +207,52 @@ def _settle_shared(roots: Sequence[Node]) -> None:
         if n.data is not None or id(n) in seen:
             continue
         seen.add(id(n))
-        if n.computed and n.owner is not None and n.owner() is not None and n not in roots:
+        if n.computed and n not in roots and (_is_held(n) or n.computed > 1 or not _spreads(n)):
             again.append(n)
         else:
             stack.extend(n.inputs)
     for n in again:
         if n.data is None:
             compute(n)
+    if again:
+        _renew(roots)
+    return bool(again)
+
+
+def _renew(nodes: Sequence[Node]) -> None:
+    """Give expressions whose parts were computed since the form that they have now."""
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        n = stack[-1]
+        if n.data is None and n not in seen:
+            seen.add(n)
+            stack.extend(n.inputs)
+            continue
+        stack.pop()
+        f = n.form
+        if n.data is None and any(i.form is not g for i, g in zip(n.inputs, f.inputs)):
+            forms = tuple([i.form for i in n.inputs])
+            n.form = form_of(f.op, forms, f.shape, f.dtype, f.device, f.attrs, f.ints, f.out)
+
+
+def _is_held(n: Node) -> bool:
+    """Whether somebody holds an array that names it."""
+    return n.owner is not None and n.owner() is not None
+
+
+def _spreads(n: Node) -> bool:
+    """Whether an expression has more elements than anything that it reads from memory: reading that again takes less than reading its value."""
+    seen = {n}
+    stack = [n]
+    while stack:
+        for i in stack.pop().inputs:
+            if i.data is not None and i.size >= n.size:
+                return False
+            if i.data is None and i not in seen:
+                seen.add(i)
+                stack.append(i)
+    return True
 
 
 def _kept(roots: Sequence[Node]) -> list[Node]:
@@ -229,6 +272,8 @@ def _kept(roots: Sequence[Node]) -> list[Node]:
 
 def cut(inputs: Sequence[Node]) -> None:
     """Keep expressions short: compute the longest inputs of one that would be too long."""
+    if sum(n.weight for n in inputs) >= MOST_NODES:
+        _renew(inputs)
     while sum(n.weight for n in inputs) >= MOST_NODES:
         compute(max(inputs, key=lambda n: n.weight))
 

@@ -234,6 +234,28 @@ def test_a_long_loop_compiles_one_piece() -> None:
         assert steps(900) <= 1  # the end may fall elsewhere; what is between is the same
 
 
+@pytest.mark.parametrize("spreads", [False, True])
+def test_a_loop_that_asks_for_a_number_compiles_its_step_once(spreads: bool) -> None:
+    """What a step makes is asked for inside of the next one: its expression must not become longer with every step."""
+    made: list[Any] = []
+    row = np.linspace(0, 1, 6, dtype=np.float32)
+    x = xp.asarray(row)
+    h, m = (x[:, None] + x, x[:, None] * 0) if spreads else (x, x * 0)
+    want = row[:, None] + row if spreads else row
+    momentum = want * 0
+    counts = []
+    with tec.driver.watched(made.append):
+        for _ in range(9):
+            m = m * 0.5 + h  # nobody holds the one of the step before
+            h = xp.sin(h * 1.5) + m
+            momentum = momentum * np.float32(0.5) + want
+            want = np.sin(want * np.float32(1.5)) + momentum
+            assert abs(float(xp.sum(h)) - want.sum()) < 1e-3 * abs(want.sum())
+            counts.append(len(made))
+    assert counts[-1] == counts[4]
+    np.testing.assert_allclose(m.numpy(), momentum, rtol=1e-4)
+
+
 def test_what_was_computed_inside_twice_is_kept() -> None:
     x = xp.asarray(np.linspace(0, 1, 50, dtype=np.float32))
     y = xp.exp(x)
