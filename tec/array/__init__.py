@@ -155,6 +155,7 @@ from .manipulation import (
     tile,
     unstack,
 )
+from .node import TRACED as _TRACED
 from .products import matmul, matrix_transpose, tensordot, vecdot
 from .searching import argmax, argmin, nonzero, searchsorted, where
 from .sets import isin, unique_all, unique_counts, unique_inverse, unique_values
@@ -198,6 +199,8 @@ def block(*arrays: Array) -> None:
             )
     by_device: dict[object, list[Array]] = {}
     for x in arrays:
+        if _TRACED and _TRACED[-1].depends(x._node):  # under `jit`: nothing is there to wait for
+            continue
         by_device.setdefault(x.device, []).append(x)
     for group in by_device.values():
         _compute(*(x._node for x in group))

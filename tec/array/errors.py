@@ -13,6 +13,10 @@ class ArrayTypeError(ArgumentError, TypeError):
     """Types that do not go together, or something that is no array."""
 
 
+class FromNumbersError(ArrayTypeError):
+    """What decides what is computed, such as a shape, follows from numbers, in a function that is compiled whole."""
+
+
 class ArrayIndexError(ArgumentError, IndexError):
     """An index that is not there."""
 

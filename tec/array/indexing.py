@@ -384,6 +384,8 @@ def _put_masked(n: Node, mask: Node, value: Node) -> Node:
     # One value for each element that holds: those are counted, and each takes the value of its number.
     flat = build.reshape(build.cast(mask, dtypes.int64), (mask.size,))
     count = build.make("cumsum", (flat,), flat.shape, dtypes.int64, (("axis", 0),))
+    if TRACED:
+        TRACED[-1].follows(count, "the number of elements that a mask picks")
     total = build.value(build.slices(build.boundary(count), (mask.size - 1,), (1,), (1,)))
     _fits(value, (total, *rest))
     if not total:

@@ -83,8 +83,10 @@ def _compressed(x: Array, condition: Any, axis: int | None = None) -> Array:
     return compress(condition, x, axis)
 
 
-def choose(a: Array, choices: Sequence[Any]) -> Array:
+def choose(a: Any, choices: Sequence[Any]) -> Array:
     """For each element of `a`, a number, the element of the choice of that number. All broadcast."""
+    if not isinstance(a, Array):
+        a = creation.asarray(a, device=next((c.device for c in choices if isinstance(c, Array)), None))
     parts = manipulation.broadcast_arrays(a, *(creation.asarray(c, device=a.device) for c in choices))
     kind = dtypes.result_type(*parts[1:])
     each = manipulation.stack([manipulation.astype(p, kind) for p in parts[1:]])

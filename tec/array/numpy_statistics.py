@@ -11,6 +11,7 @@ import numpy as np
 from . import creation, dtypes, elementwise, manipulation, searching, sets, sorting, statistical
 from .array import Array
 from .errors import ArrayTypeError, ArrayValueError
+from .node import TRACED
 from .numpy_shapes import _value, ravel
 
 # ---- statistics
@@ -222,6 +223,8 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
         raise ArrayValueError(f"bincount of {len(x)} numbers with weights of shape {weights.shape}")
     if not len(x):
         return creation.zeros((minlength,), dtype=dtypes.int64 if weights is None else dtypes.float64, device=x.device)
+    if TRACED:
+        TRACED[-1].follows(x._node, "the length of bincount")
     ends = np.asarray([int(statistical.min(x)), int(statistical.max(x))])
     if ends[0] < 0:
         raise ArrayValueError(f"bincount of {ends[0]}", hint="its numbers are at least 0")
@@ -294,6 +297,8 @@ def histogram(
 def _range(x: Array, bins: int, given: tuple[float, float] | None) -> tuple[float, float]:
     if bins < 1:
         raise ArrayValueError(f"histogram of {bins} bins", hint="at least one")
+    if TRACED and not given:
+        TRACED[-1].follows(x._node, "the range of a histogram without range=")
     low, high = given or ((float(statistical.min(x)), float(statistical.max(x))) if x.size else (0.0, 1.0))
     if not low <= high or math.isinf(low) or math.isinf(high):
         raise ArrayValueError(f"histogram from {low} to {high}", hint="range=(low, high), finite and ascending")

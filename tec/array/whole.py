@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TecWarning
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.storage import ALIGN
 from . import build
@@ -25,13 +26,14 @@ from .complexes import as_complex, as_pairs, is_complex, woven
 from .computing import in_memory
 from .creation import asarray
 from .dtypes import PART
-from .errors import ArrayIndexError, ArrayTypeError
+from .errors import ArrayIndexError, ArrayTypeError, FromNumbersError
 from .node import RECORDERS, TRACED, Node, leaf
 from .staged import Maker, Stages, Written, step
 
 _MOST = 256  # forms of arguments that a function keeps code for; one with more begins anew
 _CONSTANT = "a value that stands for an argument has no number while tec.array.jit writes the function down"
-_INSTEAD = "xp.where chooses by element, and static= names arguments that are part of the code, such as a size. Of a mask as an index, and of unique and nonzero, the number of elements is not known: xp.where(mask, x, 0) keeps all places"
+_KEEP = "xp.where(mask, x, 0) keeps all places"
+_INSTEAD = "xp.where chooses by element, and static= names arguments that are part of the code, such as a size"
 
 
 class _Code:
@@ -70,6 +72,7 @@ class Jitted:
         self.function = function
         self.static = frozenset(static)
         self._codes: dict[Any, _Code] = {}
+        self._in_pieces = False  # whether it has shapes that follow from numbers
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """The function's result; the first call with arguments of such shapes and types compiles."""
@@ -81,14 +84,36 @@ class Jitted:
             named = {k: _Static(a) if k in self.static else a for k, a in named.items()}
         form = _form((args, named), found)
         arrays = _on_one_device(found, found)
+        if self._in_pieces:
+            return self._as_it_stands(args, named, arrays)
         given = [in_memory(x._node) for x in arrays]
         key = (form, tuple([(a.dtype, a.shape, a.device, a.alignment == ALIGN) for a in given]))
         code = self._codes.get(key)
         if code is None:
             if len(self._codes) >= _MOST:
                 self._codes.clear()
-            code = self._codes[key] = self._traced(args, named, arrays)
+            try:
+                code = self._codes[key] = self._traced(args, named, arrays)
+            except FromNumbersError as e:
+                self._in_pieces = True
+                at = "" if e.where is None else f" at {e.where}"
+                warnings.warn(
+                    f"{getattr(self, '__name__', 'a function')} under tec.array.jit runs in pieces, its Python in each call: {e.message}{at}",
+                    TecWarning,
+                    stacklevel=2,
+                )
+                return self._as_it_stands(args, named, arrays)
         return code.run(given)
+
+    def _as_it_stands(self, args: Any, named: Any, arrays: list[Array]) -> Any:
+        """Its result without code of its own: arguments and results are what they are with it."""
+        rest = iter(arrays)
+        inside, inside_named = _filled((args, named), lambda x: next(rest))
+        result = self.function(*inside, **inside_named)
+        results: list[Any] = []
+        _form(result, results, "result")
+        made = iter(_on_one_device(results, arrays))
+        return _filled(result, lambda x: next(made))
 
     def _traced(self, args: Any, named: Any, arrays: list[Array]) -> _Code:
         nodes = [leaf(_reals(in_memory(x._node)), beside=x._node) for x in arrays]
@@ -151,6 +176,11 @@ class Traced:
         self._depends.update(dict.fromkeys(made.outs, True))
         results = tuple([_joined(n, pairs) for n, pairs in zip(made.outs, complexes)])
         return results if several else results[0]
+
+    def follows(self, numbers: Node, what: str) -> None:
+        """Raise where what is asked for follows from these numbers, and decides what is computed."""
+        if self.depends(numbers):
+            raise FromNumbersError(f"{what} follows from numbers", hint=_KEEP)
 
     def refuse(self) -> None:
         """Raise for a value whose number is asked for."""
@@ -232,7 +262,8 @@ def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()
     """A function of arrays compiled whole: gradients, updates and all between become one graph, and later calls with arguments of the same shapes and types run no Python of it.
 
     Arguments and results are arrays, numbers, and dicts, lists and tuples of them; numbers are arrays of no dimensions inside. static: positions and names of arguments that
-    are part of the code, such as a size. What the function reads from outside is a constant. Raises ArrayTypeError where it asks for a number that follows from an argument (`float(x)`, `if x > 0`, a mask as an index): `xp.where` chooses by element.
+    are part of the code, such as a size. What the function reads from outside is a constant. Raises ArrayTypeError where it asks for a number that follows from an argument (`float(x)`, `if x > 0`): `xp.where` chooses by element.
+    A function with shapes that follow from numbers (a mask as an index, `unique`) runs in pieces, its Python in each call, as a warning tells.
 
     >>> @xp.jit
     ... def step(w, x):

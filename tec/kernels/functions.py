@@ -430,7 +430,7 @@ def _sum(t: Functions, v: Any, start: Any = 0) -> Any:
 def _enumerate(t: Functions, v: Any, start: Any = 0) -> Any:
     if not isinstance(v, tuple) or not known((start,)):
         raise t.error(
-            f"enumerate() of {describe(v)}", hint="it takes a tuple; for an array: for i in range(len(a)): ... a[i]"
+            f"enumerate() of {describe(v)}", hint="for k, v in enumerate(a): takes an array, a range or a tuple"
         )
     return tuple(t.compute(enumerate, v, start))
 
@@ -439,7 +439,8 @@ def _zip(t: Functions, *vs: Any) -> Any:
     for v in vs:
         if not isinstance(v, tuple):
             raise t.error(
-                f"zip() of {describe(v)}", hint="it takes tuples; for arrays: for i in range(len(a)): ... a[i], b[i]"
+                f"zip() of {describe(v)}",
+                hint="for x, y in zip(a, b): takes arrays and ranges, or tuples; beside a tuple, count: for i in range(n): ... a[i], t[i]",
             )
     return tuple(zip(*vs))
 

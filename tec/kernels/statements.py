@@ -16,7 +16,7 @@ from ..ir import stmt as S
 from .exits import EXITS, leaves
 from .frames import SECRET, Key, Loop, reads_memory
 from .stores import Stores
-from .values import Array, Turns, as_dtype, describe, is_number, is_storable, settle
+from .values import Array, Beside, Turns, as_dtype, describe, is_number, is_storable, settle
 
 _REFUSED: dict[type, tuple[str, str]] = {
     ast.With: ("with", "kernels have no context managers"),
@@ -312,8 +312,19 @@ class Statements(Stores):
         self.node = s
 
     def _turn_value(self, what: Turns, number: E.Expr, s: ast.For) -> Any:
-        """What the loop's name stands for: the number, or that element of the array that the loop runs over."""
+        """What the loop's name stands for: the number, or that element of what the loop runs over."""
+        if isinstance(what.of, Beside):
+            return tuple([self._turn_value(p, self._number_of(p, number), s) for p in what.of.parts])
         return number if what.of is None else self.element(what.of, number, s.iter)
+
+    def _number_of(self, what: Turns, turn: E.Expr) -> E.Expr:
+        """The number of a range in a turn that is counted from 0."""
+        if what.of is not None:
+            return turn
+        start, step = settle(what.start), settle(what.step)
+        dtype = B.promote(B.promote(start.dtype, step.dtype), turn.dtype)
+        first, by, k = (B.cast(dtype, x) for x in (start, step, turn))
+        return B.add(first, B.mul(k, by))
 
     def _plain_range(self, s: ast.For, what: Turns, left: set[type]) -> None:
         step = what.step
@@ -338,7 +349,7 @@ class Statements(Stores):
         body = self.body(items)
         self.emit(S.For(var, B.cast(extent.dtype, low), extent, body, what.kind, what.thread))
 
-    def _extent(self, start: Any, stop: Any, step: Any, s: ast.For) -> tuple[E.Expr, E.Expr]:
+    def _extent(self, start: Any, stop: Any, step: Any, s: ast.AST) -> tuple[E.Expr, E.Expr]:
         """The first value and the number of turns of a range."""
         lo, hi = B.match(settle(start), settle(stop))
         by = settle(step)
@@ -363,7 +374,7 @@ class Statements(Stores):
         turns = B.floordiv(B.sub(B.add(span, safe), 1), safe)
         return lo, B.select(B.compare("eq", by, 0), B.const(0, dtype), turns)
 
-    def _bound(self, e: E.Expr, s: ast.For) -> E.Expr:
+    def _bound(self, e: E.Expr, s: ast.AST) -> E.Expr:
         """A bound of a loop, evaluated once."""
         return self.let("bound", e) if reads_memory(e) else e
 

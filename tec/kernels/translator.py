@@ -14,7 +14,7 @@ from . import language
 from .frames import SECRET, Frame, Restart
 from .functions import Functions, hashable, known
 from .source import Source, parameters, source_of
-from .values import Array, InnerFunction, Turns, describe, settle
+from .values import Array, Beside, InnerFunction, Turns, describe, is_number, settle
 
 MAX_DEPTH = 32  # helpers that call helpers
 
@@ -153,6 +153,9 @@ class Translator(Functions):
                 start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
                 step = bounds[2] if len(bounds) == 3 else 1
                 return Turns(start, stop, step, "unrolled" if word == "unrolled" else "serial")
+            joined = self._joined(node, f) if f in (zip, enumerate, reversed) else None
+            if joined is not None:
+                return joined
         v = self.expr(node)
         if isinstance(v, tuple):
             return v
@@ -160,7 +163,40 @@ class Translator(Functions):
             return Turns(0, v.shape[0], 1, "serial", of=v)
         raise self.error(f"a loop over {describe(v)}", hint="for i in range(...)", node=node)
 
+    def _joined(self, node: ast.Call, f: Any) -> Turns | None:
+        """What a loop over `zip`, `enumerate` or `reversed` of arrays and ranges runs over; None where tuples are among them, which functions take."""
+        if not node.args or any(isinstance(a, ast.Starred) for a in node.args):
+            return None
+        if f is enumerate and not (
+            len(node.args) + len(node.keywords) <= 2 and {k.arg for k in node.keywords} <= {"start"}
+        ):
+            return None
+        if f is not enumerate and node.keywords:
+            return None
+        parts = [self.iterated(a) for a in (node.args if f is zip else node.args[:1])]
+        if any(not isinstance(p, Turns) for p in parts) or (
+            f is reversed and (len(node.args) > 1 or parts[0].of is not None)
+        ):
+            return None
+        lengths = [self._extent(p.start, p.stop, p.step, node) for p in parts]
+        if f is reversed:
+            (first, length), step = lengths[0], settle(parts[0].step)
+            last = B.add(first, B.mul(B.sub(length, 1), B.cast(first.dtype, step)))
+            return Turns(last, B.sub(first, B.cast(first.dtype, step)), _negative(parts[0].step), parts[0].kind)
+        if f is enumerate:
+            starts = [*node.args[1:], *[k.value for k in node.keywords]]
+            start = settle(self.number(self.expr(starts[0]), "the start")) if starts else B.const(0, "int32")
+            parts = [Turns(start, start, 1, "serial"), parts[0]]
+        end = lengths[0][1]
+        for _, length in lengths[1:]:
+            end = B.minimum(*B.match(end, length))
+        return Turns(0, end, 1, "serial", of=Beside(tuple(parts)))
+
     def _signed(self, b: Any) -> Any:
         if isinstance(b, E.Expr) and (dtype_info(b.dtype).kind == "uint" or dtype_info(b.dtype).bits < 32):
             return B.cast("int64" if dtype_info(b.dtype).bits >= 32 else "int32", b)
         return b
+
+
+def _negative(step: Any) -> Any:
+    return -step if is_number(step) else B.neg(settle(step))

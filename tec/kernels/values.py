@@ -133,7 +133,14 @@ class Turns:
     step: Any
     kind: str
     thread: str = ""  # the launch index that the loop is bound to
-    of: Array | None = None  # the array whose elements they number, where the loop runs over these
+    of: Array | Beside | None = None  # what they number the elements of, where the loop runs over these
+
+
+@dataclass(slots=True, eq=False)
+class Beside:
+    """What `zip` and `enumerate` give for arrays and ranges: element k of each, as a tuple."""
+
+    parts: tuple[Turns, ...]
 
 
 Number = (bool, int, float, np.generic)

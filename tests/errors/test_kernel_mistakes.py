@@ -290,10 +290,16 @@ def calls_sum(m):
     m[0, 0] = sum(m)  # <-
 
 
-@mistake("enumerate() of the array x", "range(len")
+@mistake("enumerate() of the array x", "for k, v in enumerate(a):")
 def enumerates(x, n):
-    for i, v in enumerate(x):  # <-
-        x[i] = v
+    pairs = enumerate(x)  # <-
+    x[0] = pairs[0][1]
+
+
+@mistake("zip() of the array x", "a[i], t[i]")
+def zips_a_tuple_and_an_array(x, n):
+    for a, b in zip((1.0, 2.0), x):  # <-
+        x[0] = a + b
 
 
 @mistake("a bound of range is float32", "int(x)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import tec
+from tec.errors import TecWarning
 from tests.thinned import thinned, thinned_rows
 
 xp = tec.array
@@ -124,8 +126,6 @@ def test_what_asks_for_numbers_is_told() -> None:
     x = normal(4)
     for f in (
         lambda x: x if float(xp.sum(x)) > 0 else -x,
-        lambda x: x[x > 0],
-        lambda x: xp.unique_values(x),
         lambda x: x.numpy(),
     ):
         with pytest.raises(tec.TecError, match="has no number") as e:
@@ -141,6 +141,45 @@ def test_what_asks_for_numbers_is_told() -> None:
     with pytest.raises(tec.ArgumentError) as told:
         tec.jit(lambda x: x)
     assert "tec.array.jit" in str(told.value.hint)
+
+
+@pytest.mark.parametrize("dev", [None, "gfx942"])
+def test_shapes_that_follow_from_numbers_make_pieces(dev: Any) -> None:
+    dev = tec.cpu() if dev is None else tec.rocm_emu(dev)
+    a, n = np.asarray([2, 0, -1, 2, 5, -3], np.float32), np.asarray([2, 0, 1, 2, 5, 3])
+    given = xp.asarray(a, device=dev), xp.asarray(n, device=dev), 2
+    positive = a[a > 0]
+    for f, want in (
+        (lambda x, n, k: (x[x > 0] * k, k), (positive * 2, 2)),
+        (lambda x, n, k: {"mean": xp.mean(x[(x > 0) & (n > 2)])}, {"mean": 5}),
+        (lambda x, n, k: xp.unique_values(n), [0, 1, 2, 3, 5]),
+        (lambda x, n, k: xp.nonzero(x)[0], [0, 2, 3, 4, 5]),
+        (lambda x, n, k: xp.bincount(n, minlength=7), np.bincount(n, minlength=7)),
+        (lambda x, n, k: xp.repeat(x, n), np.repeat(a, n)),
+        (lambda x, n, k: xp.histogram(x, bins=3)[0], np.histogram(a, 3)[0]),
+    ):
+        whole = xp.jit(f)
+        with pytest.warns(TecWarning, match=r"in pieces.*follows from numbers at .*test_jit.py:\d+"):
+            first = whole(*given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it is told once
+            again = whole(*given)
+        for got in (first, again):
+            parts, wanted = (
+                (got.values(), want.values())
+                if isinstance(want, dict)
+                else (got, want)
+                if isinstance(got, tuple)
+                else ([got], [want])
+            )
+            for g, w in zip(parts, wanted, strict=True):
+                assert isinstance(g, xp.Array) and g.device == dev
+                np.testing.assert_allclose(g.numpy(), w)
+    # `histogram` with its range, and waiting, make no pieces.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counts = xp.jit(lambda x: xp.histogram((x + 1).block(), bins=3, range=(-3.0, 6.0))[0])(given[0])
+    assert counts.tolist() == np.histogram(a + 1, 3, (-3, 6))[0].tolist()
 
 
 def test_static_arguments_are_part_of_the_code() -> None:

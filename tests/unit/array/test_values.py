@@ -240,20 +240,32 @@ def test_a_loop_that_asks_for_a_number_compiles_its_step_once(spreads: bool) -> 
     made: list[Any] = []
     row = np.linspace(0, 1, 6, dtype=np.float32)
     x = xp.asarray(row)
-    h, m = (x[:, None] + x, x[:, None] * 0) if spreads else (x, x * 0)
-    want = row[:, None] + row if spreads else row
-    momentum = want * 0
+    h, more = (x[:, None] + x, x[:, None]) if spreads else (x, xp.asarray(np.float32(0.1)))
+    want, other = h.numpy(), more.numpy()
     counts = []
     with tec.driver.watched(made.append):
-        for _ in range(9):
-            m = m * 0.5 + h  # nobody holds the one of the step before
-            h = xp.sin(h * 1.5) + m
-            momentum = momentum * np.float32(0.5) + want
-            want = np.sin(want * np.float32(1.5)) + momentum
-            assert abs(float(xp.sum(h)) - want.sum()) < 1e-3 * abs(want.sum())
+        for _ in range(12):
+            h = xp.sin(h * 1.5) + more
+            want = np.sin(want * np.float32(1.5)) + other
+            np.testing.assert_allclose(float(xp.sum(h)), want.sum(), rtol=1e-4)
             counts.append(len(made))
-    assert counts[-1] == counts[4]
-    np.testing.assert_allclose(m.numpy(), momentum, rtol=1e-4)
+    assert counts[-1] == counts[5]
+    np.testing.assert_allclose(h.numpy(), want, rtol=1e-4)
+
+
+def test_a_loop_of_several_values_compiles_its_step_once() -> None:
+    """Adam's state: an expression knows how long it is once its parts are there."""
+    made: list[Any] = []
+    x, m, v = xp.zeros((5,)), xp.zeros((5,)), xp.zeros((5,))
+    counts = []
+    with tec.driver.watched(made.append):
+        for _ in range(24):
+            g = 2 * (x - 3)
+            m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+            x = x - 0.1 * m / (xp.sqrt(v) + 1e-8)
+            float(xp.sum((x - 3) ** 2))
+            counts.append(len(made))
+    assert counts[-1] == counts[7]
 
 
 def test_what_was_computed_inside_twice_is_kept() -> None:

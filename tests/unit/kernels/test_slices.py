@@ -96,6 +96,68 @@ def folded_in_numpy(a: Any, o: Any) -> None:
         o[:, i] = sum(row), min(row[2:]), max(a[:, 1]), s, last
 
 
+WEIGHTS = np.asarray([0.25, 0.5, 0.125], np.float32)  # a table of constants
+
+
+@tec.kernel
+def joined(a, b, m, o):
+    """Loops over several arrays and ranges at once, the shortest of which ends them."""
+    if tec.grid_idx(1) == 0:
+        s = np.float32(0)
+        for k, v in enumerate(a, 5):
+            s += k * v
+        for k, (x, y) in enumerate(zip(a, b[::-1]), start=1):
+            s += x * y * k
+        for x, k in zip(a, range(10, 100, 3)):
+            s += x * k
+        for k in reversed(range(1, len(a), 3)):
+            s = s * np.float32(0.5) + a[k]
+        for k in reversed(range(len(a), 1, -2)):
+            s = s * np.float32(0.5) + k
+        for k in reversed(range(5, 5)):
+            s += k
+        for k, v in enumerate(reversed(a)):
+            if k == 4:
+                break
+            s += v * k
+        for k, row in enumerate(m):
+            for j, v in enumerate(row):
+                if v < 0.2:
+                    continue
+                s += v * k * j
+        for k, w in enumerate(WEIGHTS):
+            s += w * k
+        o[0] = s
+
+
+def joined_in_numpy(a: Any, b: Any, m: Any, o: Any) -> None:
+    s = np.float32(0)
+    for k, v in enumerate(a, 5):
+        s += k * v
+    for k, (x, y) in enumerate(zip(a, b[::-1]), start=1):
+        s += x * y * k
+    for x, k in zip(a, range(10, 100, 3)):
+        s += x * k
+    for k in reversed(range(1, len(a), 3)):
+        s = s * np.float32(0.5) + a[k]
+    for k in reversed(range(len(a), 1, -2)):
+        s = s * np.float32(0.5) + k
+    for k in reversed(range(5, 5)):
+        s += k
+    for k, v in enumerate(reversed(a)):
+        if k == 4:
+            break
+        s += v * k
+    for k, row in enumerate(m):
+        for j, v in enumerate(row):
+            if v < 0.2:
+                continue
+            s += v * k * j
+    for k, w in enumerate(WEIGHTS):
+        s += w * k
+    o[0] = s
+
+
 @pytest.fixture(params=["cpu", "gfx942"])
 def device(request: Any) -> Any:
     return tec.cpu() if request.param == "cpu" else tec.rocm_emu("gfx942")
@@ -107,6 +169,7 @@ def device(request: Any) -> Any:
         (rows, rows_in_numpy, [(20, 3), (20, 4), (20, 3)]),
         (own, own_in_numpy, [3, 4]),
         (folded, folded_in_numpy, [(9, 6), (5, 9)]),
+        (joined, joined_in_numpy, [7, 9, (3, 4), 1]),
     ],
 )
 def test_as_in_numpy(kernel: Any, in_numpy: Any, shapes: Any, device: Any) -> None:
