@@ -1,6 +1,6 @@
 """What each template is worth: drawn groups and those of networks, computed by the default of every template that is offered, and by the chain without the template that serves.
 
-    python -m benchmarks.choice_ablation take FILE [--seed 1] [--draws 400] [--seconds 900] [--targets "llvm;rocm -mcpu=gfx942"] [--part 0/4] [--timed] [--models A.onnx ...]
+    python -m benchmarks.choice_ablation take FILE [--seed 1] [--draws 400] [--seconds 900] [--targets "llvm;rocm -mcpu=gfx942"] [--part 0/4] [--timed] [--kinds pool,transpose] [--models A.onnx ...]
     python -m benchmarks.choice_ablation show FILE...
     python -m benchmarks.choice_ablation compare BEFORE AFTER
 
@@ -50,10 +50,10 @@ OFFERED = 6  # templates of a group that are lowered
 SLOWER = 1.05  # times, from which on a group counts as slower without a template
 
 
-def case(number: int, seed: int) -> tuple[str, Any, dict[str, Any]]:
-    """A draw in words, its model, and inputs: of the tests' small layers and of larger operators, common and rare, in turn."""
-    rng, kinds = Random(f"{seed} ablation {number}"), [*cliff_cases.KINDS, *WIDE]
-    if number % 3 == 0:
+def case(number: int, seed: int, given: str = "") -> tuple[str, Any, dict[str, Any]]:
+    """A draw in words, its model, and inputs: of the tests' small layers and of larger operators, common and rare, in turn, or of given kinds of these."""
+    rng, kinds = Random(f"{seed} ablation {number}"), given.split(",") if given else [*cliff_cases.KINDS, *WIDE]
+    if number % 3 == 0 and not given:
         small = draws.draw(rng, list(draws.KINDS)[number // 3 % len(draws.KINDS)])
         return f"{small.kind} {small.words}", small.model, {}
     drawn = cliff_cases.draw(kinds[(number - number // 3) % len(kinds)], rng, BOUNDS)
@@ -130,7 +130,9 @@ def take(said: argparse.Namespace) -> None:
             if time.monotonic() > stop:
                 break
             try:
-                words, model, inputs = given[number] if number < len(given) else case(number - len(given), said.seed)
+                words, model, inputs = (
+                    given[number] if number < len(given) else case(number - len(given), said.seed, said.kinds)
+                )
             except Exception as error:
                 out.write(json.dumps({"undrawn": number, "why": f"{error!s:.100}"}) + "\n")
                 continue
@@ -224,6 +226,7 @@ def main() -> None:
     words.add_argument("--targets", default=";".join(TARGETS), help="separated by semicolons; llvm is the host")
     words.add_argument("--each", type=int, default=EACH, help="targets that a draw meets")
     words.add_argument("--part", default="0/1", help="which of so many processes this one is")
+    words.add_argument("--kinds", default="", help="of cliff_cases and cliff_wide alone, separated by commas")
     words.add_argument("--timed", action="store_true")
     words.add_argument("--models", type=Path, nargs="*", default=[])
     said = words.parse_args()
