@@ -1,6 +1,6 @@
 """One reduction with its epilogue.
 
-CPU: sums in vector registers, along the data where that is contiguous, else one partial sum a lane. GPU: `gpu_reductions`.
+CPU: sums in vector registers, along the data where that is contiguous, else one partial sum a lane. GPU: `gpu_reductions`, by the prices of `priced_reductions`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..parts.pointwise import LEAST_ROW, begin_cpu, over_threads
 from ..parts.summed import reads_contiguously
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
-from .gpu_reductions import GpuReduction
+from . import priced_reductions
 from .narrow_sums import NarrowSums
 from .padded_planes import PaddedPlanes
 from .pixel_windows import PixelWindows
@@ -33,7 +33,7 @@ LONG_CHAIN = 1024  # additions one after another, from which rounding errors are
 
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group of one reduction whose result the output reads at its own place."""
-    space = GpuReduction.match(group, target)
+    space = priced_reductions.match(group, target)
     narrow = NarrowSums.match(group, target) if space is not None else None
     if narrow is not None and space is not None:
         narrow.is_second = space.seconds < narrow.seconds

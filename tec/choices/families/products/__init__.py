@@ -25,7 +25,7 @@ from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.warpgroups import ROWS
 from ...space import Choice, Scheduled, Space, Value
-from ..gpu_reductions import GpuReduction
+from .. import priced_reductions
 from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .padded_warpgroups import PaddedWarpgroupProduct
@@ -61,7 +61,7 @@ def _of_few_columns(group: Group, target: Target) -> Iterator[Space]:
     found = group.form("product")
     if found is None or typical(found[0].attrs["contraction"].m) < ROWS // 2:
         return
-    alone = GpuReduction.match(group, target)
+    alone = priced_reductions.match(group, target)
     for op in group.reductions():
         tiles = PaddedWarpgroupProduct.match(group, target, op)
         if tiles is not None and alone is not None and tiles.seconds < alone.seconds:

@@ -24,6 +24,7 @@ from ...parts.operands import accumulators
 from ...parts.threads import over_groups
 from ...rules.figures import Figures
 from ...space import Choice, Scheduled, Space
+from .. import priced_reductions
 from ..gpu_reductions import GpuReduction
 from ..sum_loops import equal_parts, in_parts
 
@@ -67,7 +68,7 @@ class ThinProduct(Space):
         if "steps" not in space.figures or next(space.drafts(), None) is None:
             return None
         # Where parts of the sum have to be joined by a second kernel, sums by themselves may be quicker: by the same price, whose figures a time model gave.
-        sums = GpuReduction.match(group, target) if target.machine.priced_by_model else None
+        sums = priced_reductions.match(group, target) if target.machine.priced_by_model else None
         space.is_second = sums is not None and _alone_seconds(sums, space.figures) < space.seconds
         return space
 
