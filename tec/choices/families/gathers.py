@@ -25,8 +25,9 @@ from ..space import Choice, Scheduled, Space
 _LINE_BYTES = 128
 _RUN_BYTES = 64  # that lie side by side from where elementwise work reads well by itself
 _STRIP_BYTES = 32  # of neighbouring lines that a work-group picks from
-# Elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it.
-_WORTH = 4
+# Elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it, of which neighbouring columns' picks may use more. Along rows none
+# does, and a quarter of a line for an element is worth it.
+_WORTH, _WORTH_BYTES = 4, 32
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Gather(Space):
         before, behind = (math.prod(self._extents(axes[-1:])) for axes in (table.before, table.behind))
         self.parameters = {
             "rows": tuple(n for n in (1, 2, 4, 8, 16) if before % n == 0),
-            "across": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if behind % n == 0), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
+            "across": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n <= behind), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
         }  # fmt: skip
 
     @classmethod
@@ -82,12 +83,18 @@ class Gather(Space):
         return int(choice["rows"]) * self.table.length * int(choice["across"]) * self.bytes
 
     def _groups(self, choice: Choice) -> int:
-        all_ = math.prod(self._extents([*self.table.before, *self.table.behind]))
-        return all_ // int(choice["rows"] * choice["across"])
+        *behind, last = self._extents(self.table.behind) or [1]
+        lines = math.prod([*self._extents(self.table.before), *behind])
+        return lines // int(choice["rows"]) * -(-last // int(choice["across"]))
 
     def why_not(self, choice: Choice) -> str | None:
         neighbours = choice["across"] if self.table.behind else math.prod(self._extents(self.table.picked))
-        return "neighbours are no whole number of pieces" if neighbours % choice["piece"] else None
+        if neighbours % choice["piece"]:
+            return "neighbours are no whole number of pieces"
+        last = self._extents(self.table.behind[-1:])
+        if last and last[0] % choice["across"] and last[0] % choice["piece"]:
+            return "the last strip would begin within a piece of the one before"
+        return None
 
     @property
     def default(self) -> Choice:
@@ -144,7 +151,8 @@ class Gather(Space):
             outer, row = stage.split(blocks.pop(), factor=choice["rows"])
             blocks, rows = [*blocks, outer], [row]
         if t.behind:
-            outer, column = stage.split(t.behind[-1], factor=choice["across"])
+            # Where strips do not divide the columns, the last one begins earlier, and repeats others.
+            outer, column = stage.split(t.behind[-1], factor=choice["across"], shift_inwards=True)
             blocks, inner = [*blocks, *t.behind[:-1], outer], [*inner, column]
         stage.reorder(*blocks, *inner, *rows)
         block = stage.fuse(*blocks)
@@ -215,6 +223,7 @@ def _picked(read: TensorRead, out: ComputeOp) -> _Picked | None:
     if whole and math.prod(sizes[a] or 1 for a in behind) * dtype_info(read.tensor.dtype).bytes >= _RUN_BYTES:
         return None
     length = shape[k] or 1
-    if length > _WORTH * math.prod(sizes[a] or 1 for a in picked):
+    worth = _WORTH if behind else _WORTH_BYTES // dtype_info(read.tensor.dtype).bytes
+    if length > worth * math.prod(sizes[a] or 1 for a in picked):
         return None
     return _Picked(read.tensor, before, picked, behind, length)

@@ -29,6 +29,7 @@ from .reductions import rows_in_lanes
 from .sum_loops import equal_parts, group_per_output, in_parts
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
+_ALONE = 64  # the same of a work-group of the most threads, which fills a unit by itself
 _USUAL_THREADS = 256  # of a row: four wavefronts of 64
 _FUNCTION, _MEET = 16, 4  # operations of an exponential, and of a step in which two lanes meet
 _OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
@@ -220,7 +221,8 @@ class GpuRows(Space):
         return _FUNCTION * sum(isinstance(e, Call) and e.op in COSTLY for b in bodies for e in walk_exprs(b))
 
     def _in_registers(self, threads: int) -> bool:
-        return all(n is not None and n <= _REGISTERS * threads for n in self._lengths())
+        alone = threads >= 1024 and self.target.machine.priced_by_model
+        return all(n is not None and n <= (_ALONE if alone else _REGISTERS) * threads for n in self._lengths())
 
     def _run(self, choice: Choice) -> int:
         """Neighbours of a row that are one thread's, as many as it loads at once."""
