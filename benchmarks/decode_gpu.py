@@ -23,6 +23,7 @@ import numpy as np
 import tec
 from benchmarks import shard_model as model
 from tec.graph.compiler import compile_graphs
+from tec.lm.asked import target_of
 from tec.lm.checkpoint import Checkpoint, PackedTensor
 from tec.lm.filling import fill
 from tec.lm.formats import Format
@@ -251,7 +252,7 @@ def measure(
     device = tec.cuda(0)
     tensors = None if format == "F16" else packed_tensors(format)
     start = time.perf_counter()
-    net, recipes = compiled(batch, Target("cuda"), tensors)
+    net, recipes = compiled(batch, target_of("cuda", device), tensors)
     compile_s = time.perf_counter() - start
     whole = provided(net, recipes, tensors)
     for past in pasts:

@@ -19,7 +19,7 @@ from .generating import place_of, sampling_of, sampling_options, state_option, s
 Examples:
   tec chat model.gguf                                   # an empty line ends it, and so does Ctrl-D
   tec chat model.gguf --system "Answer in one sentence." --temperature 0.7 --top-p 0.9
-  tec chat model.gguf --message "What is the capital of France?"     # one answer
+  tec chat model.gguf --message "Why is the sky blue?"     # one answer
   tec chat folder --target cuda --context 8192
   tec chat model.gguf --state talk.state                # the next one goes on where this one ends""",
 )

@@ -39,6 +39,7 @@ from .passes.rotary import find_rotary, turn_queries
 from .passes.row_operators import row_operators
 from .passes.separate_pools import separate_pools
 from .passes.separate_sums import separate_sums
+from .passes.separate_top_k import separate_top_k
 from .passes.sibling_products import join_siblings
 from .passes.slices import slices_behind_reshapes
 from .passes.spellings import one_spelling
@@ -97,6 +98,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("separate_pools", lambda g, t, d: separate_pools(g, t)),
         Pass("stored_phases", lambda g, t, d: stored_phases(g, t)),
         Pass("separate_sums", lambda g, t, d: separate_sums(g, t)),
+        Pass("separate_top_k", lambda g, t, d: separate_top_k(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
         Pass("few_outputs", lambda g, t, d: few_outputs(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
-from ..target import Target
+from ..runtime.devices.device import as_device, cuda_exists, rocm_exists
+from ..target import Target, as_target, chip_of_device
 from .checkpoint import Checkpoint
 from .config import Config
 from .elsewhere import SETTINGS, hint
@@ -49,6 +50,19 @@ def usual_dtype(config: Config, target: Target) -> str:
     if not target.is_gpu:
         return "float32"
     return "bfloat16" if str(config.get("dtype", config.get("torch_dtype", ""))).endswith("bfloat16") else "float16"
+
+
+def target_of(target: str | Target | None, device: Any) -> Target:
+    """The target of a model. One that names a kind of GPU and no chip ("cuda") is the chip of the GPU that the model will run on, where there is one: code for the
+    kind's usual chip may not run there, or leaves its matrix units alone."""
+    found = as_target(target)
+    if not found.is_gpu or {"mcpu", "arch"} & set(found.options):
+        return found
+    exists, option = {"cuda": (cuda_exists, "arch"), "rocm": (rocm_exists, "mcpu")}[found.kind]
+    if device is None and not exists():
+        return found
+    there = as_device(found.kind if device is None else device)
+    return Target(f"{found} -{option}={chip_of_device(there.arch)}") if there.kind == found.kind else found
 
 
 def common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..runtime.arrays.dtypes import numpy_dtype
-from ..target import Target, as_target
+from ..target import Target
+from .asked import target_of
 from .checkpoint import Checkpoint
 from .config import Config
 from .kept import Form, key_of
@@ -58,7 +59,7 @@ class Embedder:
         self.pooling, self.normalize = pooling or usual_pooling(checkpoint), normalize
         if self.pooling not in POOLINGS:
             raise ArgumentError(f"pooling is {self.pooling!r}", hint=", ".join(POOLINGS))
-        form = Form(as_target(target), dtype, features=True)
+        form = Form(target_of(target, device), dtype, features=True)
         key = key_of(checkpoint, form) if cache else None
         made, weights = loaded(checkpoint, form, key)
         self.network = made.network(weights)

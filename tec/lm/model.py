@@ -19,8 +19,8 @@ import numpy as np
 
 from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
-from ..target import Target, as_target
-from .asked import SETTINGS_OF_GENERATE, common, context_of, ends_of, is_chat, settings_of, usual_dtype
+from ..target import Target
+from .asked import SETTINGS_OF_GENERATE, common, context_of, ends_of, is_chat, settings_of, target_of, usual_dtype
 from .caching import type_of
 from .checkpoint import Checkpoint, Tokenizer
 from .config import Config
@@ -88,7 +88,7 @@ class LanguageModel:
             raise ArgumentError(f"{checkpoint.architecture} writes what it hears", hint="tec.lm.transcriber loads it")
         self.checkpoint = checkpoint
         self.config = Config(checkpoint.config, checkpoint.architecture)
-        self.target = as_target(target)
+        self.target = target_of(target, device)
         self.dtype = dtype or usual_dtype(self.config, self.target)
         if self.dtype not in _DTYPES:
             raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))

@@ -20,7 +20,8 @@ import numpy as np
 from ..errors import ArgumentError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.networks.network import Network
-from ..target import Target, as_target
+from ..target import Target
+from .asked import target_of
 from .audio import HOP, RATE, log_mel
 from .beams import BeamSearch
 from .checkpoint import Checkpoint
@@ -75,7 +76,7 @@ def transcriber(
         raise ArgumentError(
             f"{checkpoint.architecture} hears nothing", hint=f"a model of {', '.join(KINDS)}; tec.lm.load writes texts"
         )
-    return Transcriber(checkpoint, as_target(target), device, dtype, cache)
+    return Transcriber(checkpoint, target_of(target, device), device, dtype, cache)
 
 
 class Transcriber:
