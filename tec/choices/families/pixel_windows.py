@@ -36,7 +36,6 @@ class PixelWindows(Space):
     def __init__(self, group: Group, target: Target, red: ComputeOp, pixels: tuple[int, int, int]):
         super().__init__(group, target)
         self.red, self.pixels = red, pixels
-        self.is_second = not self.rule("first", False, channels=const_shape(red.output(0))[-1])
         self.channels = const_shape(red.output(0))[-1] or 1
         self.window = [extent_of(a) or 1 for a in red.reduce_axis]
         strides: tuple[int, ...] = red.attrs["strides"]
@@ -53,8 +52,8 @@ class PixelWindows(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> PixelWindows | None:
-        """Of one sum over a window, pixels by channels, whose result the output reads at its own place."""
-        found = group.ended_sum() if target.is_gpu else None
+        """Of one sum over a window, pixels by channels, whose result the output reads at its own place, on machines whose prices are a model's: on others none of the drawn ones was cheaper so."""
+        found = group.ended_sum() if target.machine.priced_by_model else None
         pixels = found[0].attrs.get("pixels") if found is not None and found[0].tag == "pixels" else None
         if found is None or pixels is None or len(group.outputs) != 1:
             return None

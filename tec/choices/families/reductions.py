@@ -48,7 +48,8 @@ def match(group: Group, target: Target) -> Iterator[Space]:
 
 
 class CpuReduction(Space):
-    """Sums of neighbours along the data, a vector of which stays in registers until the output reads them, over threads or not. All other sums are as quick as stages."""
+    """Short sums of neighbours along the data, a vector of which stays in registers until the output reads them, over threads or not. All other sums are as quick as stages, or
+    less: with a vector at a time an addition waits for the one before."""
 
     template: ClassVar[str] = "cpu reduction"
 
@@ -63,8 +64,14 @@ class CpuReduction(Space):
         if found is None or found[0] is found[1] or len(found[1].axis) < 2:
             return None
         red, out = found
-        beside = same_shape(out.output(0), red.output(0)) and reads_contiguously(red, red.axis[-1].var)
-        return cls(group, target, red, out) if beside and _lanes_along(red, target) else None
+        length, beside = reduce_size(red), same_shape(out.output(0), red.output(0))
+        if length is None or length > figures.of(cls.template, target)["longest"] or not beside:
+            return None
+        return (
+            cls(group, target, red, out)
+            if reads_contiguously(red, red.axis[-1].var) and _lanes_along(red, target)
+            else None
+        )
 
     @property
     def default(self) -> Choice:
@@ -74,8 +81,8 @@ class CpuReduction(Space):
         return on_cores(work(self.red) * parallel.POINTWISE, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:
-        s, out = begin_cpu(self.group, self.target), self.out
-        red, stage = in_parts(s, self.red, self.target), s[out]
+        s, out, red = begin_cpu(self.group, self.target), self.out, self.red
+        stage = s[out]
         rows = stage.fuse(*out.axis[:-1])
         if choice["parallel"]:
             stage.parallel(rows)
