@@ -33,7 +33,7 @@ def through_sets(pipe: Pipeline, target: Target, sets: int) -> S.Stmt | None:
     for _ in range(sets):
         own.append([])
         for f in pipe.parts.fills:
-            staged = through_registers(f, room)
+            staged = through_registers(f, room, pipe.loop.var)
             if staged is None:
                 return None if sets > 1 else _one_set(pipe, target, None)
             room -= staged.bytes
@@ -47,10 +47,10 @@ def _one_set(pipe: Pipeline, target: Target, own: list[Staged] | None) -> S.Stmt
     if own is None and pipe.n_slots <= n:
         return None
     kept: list[S.Stmt] = []
-    crossed = any(x.register.dtype == "float32" and is_turned(f) for f, x in zip(pipe.parts.fills, own or ()))
+    crossed = any(x.registers[0].dtype == "float32" and is_turned(f) for f, x in zip(pipe.parts.fills, own or ()))
     if crossed and target.chip.family.startswith("cdna"):
         # Turned words of 32 bits are copies of registers, which LLVM else makes where the loads are, waiting for each.
-        kept = [KEPT, *[held_until(x.register) for x in own or ()]]
+        kept = [KEPT, *[held_until(r) for x in own or () for r in x.registers]]
 
     def load(t: Turn) -> S.Stmt:
         return pipe.at([x.load for x in own or ()], t, n)
@@ -68,7 +68,7 @@ def _one_set(pipe: Pipeline, target: Target, own: list[Staged] | None) -> S.Stmt
     steady = replace(pipe.loop, unroll=pipe.loop.unroll or 1, pipelined=True)
     out = expand(steady, n, turn, alike=True).stmt
     for x in reversed(own or ()):
-        out = S.Alloc(x.register, out)
+        out = _in_registers(x, out)
     return pipe.in_storage(out)
 
 
@@ -97,14 +97,20 @@ def _several(pipe: Pipeline, own: list[list[Staged]]) -> S.Stmt:
     loop = replace(pipe.loop, unroll=sets if held is None else 1, pipelined=True)
     out = expand(loop, sets, turn, together=1 if held is None else sets, rounded=sets).stmt
     for x in itertools.chain(*own):
-        out = S.Alloc(x.register, out)
+        out = _in_registers(x, out)
     return pipe.in_storage(out if held is None else held.around(out))
+
+
+def _in_registers(x: Staged, body: S.Stmt) -> S.Stmt:
+    for r in x.registers:
+        body = S.Alloc(r, body)
+    return body
 
 
 def _moving(pipe: Pipeline, own: list[list[Staged]], items: list[Item]) -> Callable[[Turn], S.Stmt]:
     """A turn at whose end the values of all sets move on by a set, if there are later turns like it."""
     pairs = [p for one, next_ in itertools.pairwise(own) for p in zip(one, next_)]
-    moved = [moved_on(x.register, y.register) for x, y in pairs]
+    moved = [moved_on(*r) for x, y in pairs for r in zip(x.registers, y.registers)]
     turn = in_order(items, items[-2], pipe.one_step)
     return lambda t: turn(t) if t.in_prologue or t.left is not None else S.seq(turn(t), *moved)
 

@@ -11,8 +11,8 @@ from ... import stmt as S
 from ...arith import Analyzer
 from ...buffer import Buffer
 from ...dtype import dtype_info
-from ...visit import any_expr, holds, substitute, visit
-from ..rewrite_util import clone, const_int
+from ...visit import any_expr, free_vars, holds, map_expr, substitute, visit, walk_exprs
+from ..rewrite_util import clone, const_int, same_expr
 from .nest import Nest, is_choice, masked
 
 MAX_REGISTER_BYTES = 512  # of one thread, for what is on its way to shared memory
@@ -88,16 +88,16 @@ def is_turned(s: S.Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A fill in two: what loads into a register buffer of so many bytes, and what stores from there."""
+    """A fill in two: what loads into register buffers of so many bytes, and what stores from there."""
 
     load: S.Stmt
     store: S.Stmt
-    register: Buffer
+    registers: tuple[Buffer, ...]
     bytes: int
 
 
-def through_registers(s: S.Stmt, room: int) -> Staged | None:
-    """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
+def through_registers(s: S.Stmt, room: int, step: E.Var) -> Staged | None:
+    """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores. step: of the loop that fills stand in."""
     nest = Nest.of(s)
     if nest is None or any(const_int(f.extent) is None for f in nest.loops):
         return None
@@ -105,6 +105,9 @@ def through_registers(s: S.Stmt, room: int) -> Staged | None:
     info = dtype_info(x.value.dtype)
     if info.lanes > 1:
         return None
+    read = _as_read(nest, room, step)
+    if read is not None:
+        return read
     crossed = _is_crossed(nest)
     held = [*loops[:-2], loops[-1], loops[-2]] if crossed else loops
     shape = tuple([f.extent for f in held]) or (E.IntImm(1),)
@@ -123,7 +126,52 @@ def through_registers(s: S.Stmt, room: int) -> Staged | None:
         leaf = S.For(v.var, v.min, v.extent, leaf, S.ForKind.UNROLLED)
     load = nest.with_inside(leaf, nest.around[:-2] if crossed else None)
     store = nest.with_inside(S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
-    return Staged(load, clone(store, {}), register, used)
+    return Staged(load, clone(store, {}), (register,), used)
+
+
+def _as_read(nest: Nest, room: int, step: E.Var) -> Staged | None:
+    """A nest that computes all of a piece from the same elements, as codes of a word: registers hold these, and what stores computes. Computed as they come, one load would wait for
+    the other. None for another nest, where what is computed is no more bytes, and for elements that stay from step to step alone."""
+    x = nest.store
+    value, cond, other = masked(x.value)
+    if not nest.around or not isinstance(last := nest.around[-1], S.For) or isinstance(value, E.BufferLoad):
+        return None
+    loads = [e for e in walk_exprs(value) if isinstance(e, E.BufferLoad)]
+    parts = [*loads, *([] if cond is None else [cond])]
+    if last.kind != S.ForKind.VECTORIZED or x.predicate is not None or any(last.var in free_vars(e) for e in parts):
+        return None
+    if any(e.buffer.scope != "global" or e.predicate is not None or dtype_info(e.dtype).lanes > 1 for e in loads):
+        return None
+    moving: list[E.BufferLoad] = []
+    for e in loads:
+        if step in free_vars(e) and not any(same_expr(e, m) for m in moving):
+            moving.append(e)
+    outer, count = nest.loops[:-1], 1
+    for f in outer:
+        count *= const_int(f.extent) or 1
+    used = count * sum(dtype_info(e.dtype).bytes for e in moving)
+    whole = count * (const_int(last.extent) or 1) * dtype_info(x.value.dtype).bytes
+    if not moving or used >= whole or used > room:
+        return None
+    shape = tuple(f.extent for f in outer) or (E.IntImm(1),)
+    at = tuple(B.sub(f.var, f.min) for f in outer) or (E.IntImm(0),)
+    held = [Buffer(f"{e.buffer.name}_next", e.dtype, shape, scope="local", loc=x.buffer.loc) for e in moving]
+
+    def loaded(e: E.BufferLoad, to: Buffer) -> S.Stmt:
+        nothing = B.const(0.0 if dtype_info(e.dtype).is_float else 0, e.dtype)
+        guarded = e if cond is None else E.Call("if_then_else", (cond, e, nothing), e.dtype)
+        return S.BufferStore(to, guarded, at, None, x.loc)
+
+    def kept(e: E.Expr) -> E.Expr:
+        to = next((to for m, to in zip(moving, held) if isinstance(e, E.BufferLoad) and same_expr(m, e)), None)
+        return map_expr(e, kept) if to is None else E.BufferLoad(to, at)
+
+    made = kept(value)
+    if cond is not None and other is not None:
+        made = E.Call("if_then_else", (cond, made, other), value.dtype)
+    load = nest.with_inside(S.seq(*map(loaded, moving, held)), nest.around[:-1])
+    store = nest.with_inside(S.BufferStore(x.buffer, made, x.indices, None, x.loc))
+    return Staged(load, clone(store, {}), tuple(held), used)
 
 
 def _is_crossed(nest: Nest) -> bool:
