@@ -236,7 +236,7 @@ class Layers:
         beginning none of it sees; 0 where the text has no parts. slopes: of each head, what a score gains by a place that the key stands further on."""
         if self.c.get("use_bidirectional_attention") is True:
             return self.attend_all(q, k, v, scale=scale, window=window, softcap=softcap)
-        keys, values = self.cached(k, "key"), self.cached(v, "value")
+        keys, values = self.cached(k, v)
         return self.attend_to(
             q, keys, values, scale=scale, window=window, softcap=softcap, sink=sink, chunk=chunk, slopes=slopes
         )
@@ -310,16 +310,15 @@ class Layers:
             y = self.add(y, self.w.vector(f"{self.name(name)}.bias", (features,), self.dtype))
         return y
 
-    def cached(self, x: Value, what: str) -> Rows:
-        """x [1, tokens, heads, size] behind the layer's cache: [1, heads, past + tokens, size]."""
-        return Rows(*(self._behind(part, f"past.{self.layer}.{what}{n}") for n, part in self._rows_of(x)))
+    def cached(self, keys: Value, values: Value) -> tuple[Rows, Rows]:
+        """Keys and values [1, tokens, heads, size] behind the layer's caches: [1, heads, past + tokens, size]."""
 
-    def _rows_of(self, x: Value) -> Iterator[tuple[str, Value]]:
-        """Heads [..., size] as a cache holds them: codes, and where these are no numbers of their own their scales; each with what its cache's name ends in."""
-        codes, scale = stored_as(self.b, x, self.cache_type)
-        yield "", codes
-        if scale is not None:
-            yield ".scale", scale
+        def behind(rows: Rows, what: str) -> Rows:
+            parts = zip(("", ".scale"), rows)
+            return Rows(*(self._behind(x, f"past.{self.layer}.{what}{n}") for n, x in parts if x is not None))
+
+        stored = stored_as(self.b, keys, values, self.cache_type)
+        return behind(stored[0], "key"), behind(stored[1], "value")
 
     def _behind(self, x: Value, name: str) -> Value:
         cache = self.graph.input(name, x.dtype, (1, x.shape[2], self.past, x.shape[3]))

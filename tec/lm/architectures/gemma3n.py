@@ -113,7 +113,7 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
     if not alone:
         k, v = (m.heads(y, c.kv_heads) for y in m.linear(h, f"{at}.k_proj", f"{at}.v_proj", sizes=[c.kv_heads * size] * 2))  # fmt: skip
         k = m.rotary(m.rms_norm(k, f"{at}.k_norm"), angles)
-        kept[kind] = m.cached(k, "key"), m.cached(m.unit(v), "value")
+        kept[kind] = m.cached(k, m.unit(v))
     return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=c.window if near else None))
 
 

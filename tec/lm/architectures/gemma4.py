@@ -43,7 +43,7 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
             v = m.linear(h, f"{at}.v_proj", sizes=[rows])[0]
         k, v = m.heads(k, rows // size), m.heads(v, rows // size)
         k = m.rotary(m.rms_norm(k, f"{at}.k_norm"), angles)
-        kept[kind] = m.cached(k, "key"), m.cached(m.unit(v), "value")
+        kept[kind] = m.cached(k, m.unit(v))
     window = c.window if kind == "sliding_attention" else None
     return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=window))
 
