@@ -22,6 +22,7 @@ from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
 from ..runtime.objects.codeobject import CodeObject, KernelInfo, read_code_object
 from . import launch as launching
 from .analyses.calls import decoded_kernel, parse_kernel
+from .analyses.lane_patterns import STRIP
 from .analyses.prologue import without_prologue
 from .analyses.skeleton import data_only
 from .checks.declared import check_registers
@@ -172,6 +173,7 @@ class EmuFunction:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, checks, driver.profile, vgpr_count=self.info.vgprs,
                     float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0, lockstep=self.lockstep,
+                    strip=STRIP if level else driver.jit.quick_strip,
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found
@@ -198,9 +200,10 @@ class EmuFunction:
                 skip = data_only(self.text, self._kernarg(), waiting_places(self.text, self.module.driver.chip.name))
                 options = Options(
                     self.module.driver.chip.name, self.info.wavefront_size, full, frozenset({"bounds"}), True, True, skip or frozenset(),
-                    vgpr_count=self.info.vgprs, float_mode=self.float_mode,
+                    vgpr_count=self.info.vgprs, float_mode=self.float_mode, strip=self.module.driver.jit.quick_strip,
                 )  # fmt: skip
-                found = self._variants[key] = self._compile(options, many)
+                # A few work-groups run, and without what depends on data alone.
+                found = self._variants[key] = self._compile(options, many, 0)
                 self.needs_data = skip is None
             return found
 
@@ -209,7 +212,7 @@ class EmuFunction:
         p = self.info.properties  # user SGPRs come in this order: see `beginning.initial_sgprs`
         return (4 if p & 1 else 0) + (2 if p & 2 else 0) + (2 if p & 4 else 0) if p & 8 else -1
 
-    def _compile(self, options: Options, many: bool, level: int = 1) -> Compiled:
+    def _compile(self, options: Options, many: bool, level: int) -> Compiled:
         driver = self.module.driver
         translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit

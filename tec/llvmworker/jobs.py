@@ -38,6 +38,7 @@ _BIT_SELECT = re.compile(
 )
 _BITWISE = re.compile(r"@llvm\.copysign\.|= (?:and|or|xor|shl) (?!i1 |<\d+ x i1>)")
 
+_COMBINER_DISABLED = 22  # the first LLVM that the option of this name was tried with
 _LDS_STRUCT = re.compile(r"llvm\.amdgcn\.kernel\.(.+)\.lds\.t$")
 
 
@@ -135,6 +136,7 @@ def _compile(job: dict[str, Any], answer: dict[str, Any], seconds: dict[str, flo
     """`emit_object` and `emit_assembly` change the module, and a second emission from one module can end the process: each
     but the last gets a fresh parse of the optimised text."""
     machine, want = _machine(*job["machine"]), list(job["want"])
+    _combine_nodes(job["machine"][3] > 0)
     with _timed(seconds, "parse"):
         module = _parse(job["text"])
     with _timed(seconds, "optimise"):
@@ -159,6 +161,18 @@ def _compile(job: dict[str, Any], answer: dict[str, Any], seconds: dict[str, flo
                 answer[what] = machine.emit_assembly(module) + _lds_arrays(module, machine)
             else:
                 answer[what] = bytes(machine.emit_object(module))
+
+
+_COMBINES = [True]
+
+
+def _combine_nodes(on: bool) -> None:
+    """Whether LLVM simplifies the graph of a block's instructions that it selects from: at machine level 0 that is a quarter of its time, for code that is to be there soon.
+    LLVM's options are the process's, and one that an LLVM does not know ends it: only those are asked that are known to have it."""
+    llvm = binding()
+    if on != _COMBINES[0] and llvm.llvm_version_info[0] >= _COMBINER_DISABLED:
+        llvm.set_option("tec", f"-combiner-disabled={'false' if on else 'true'}")
+        _COMBINES[0] = on
 
 
 def _lds_arrays(module: Any, machine: Any) -> str:

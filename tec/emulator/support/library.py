@@ -46,7 +46,7 @@ def groups() -> list[str]:
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"{kind}_{space}_{w}" for kind in ("atomic", "rare") for space in ("global", "lds")]
         out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}", f"screen_{w}", f"places_{w}"]
-    return [*out, "math_1", "math_16", "strip_16", "screen_16"]
+    return [*out, "math_1", "math_8", "math_16", "strip_16", "screen_16"]
 
 
 def group_names(group: str) -> list[str]:

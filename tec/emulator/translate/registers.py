@@ -46,6 +46,7 @@ class Options:
     stop: Stop | None = None  # a line at which a wave gives its registers and ends
     numerics: str = "chip"  # how matrix instructions sum: as the chip does where that is known, or one "fma" a k
     fast: bool = False  # worth code for how lanes are expected to lie (`strip_reads`)
+    strip: int = STRIP  # lanes that a loop over strips takes at once; less than `STRIP` where LDS loads are not in line
     lockstep: bool = False  # waves of a work-group keep up with each other (`analyses.lockstep`)
     float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
 
@@ -112,6 +113,7 @@ class Registers:
         self.kernel = kernel
         self.options = options
         self.lanes = options.lanes
+        self.strip_bits = f"i{options.strip}"  # of the lane masks of a strip
         self.chip = options.chip
         digits = options.chip.removeprefix("gfx")
         self.gfx = int(digits[:-2])  # 9, 10, 11, 12
@@ -121,7 +123,7 @@ class Registers:
         self.body.helpers = self.out.helpers
         self.rounding: dict[str, int] = {}  # of this instruction's results (`modes`)
         self.whole_ops, self.strip_ops = (
-            Ops(o, n, self.rounding) for o, n in ((self.out, options.lanes), (self.body, STRIP))
+            Ops(o, n, self.rounding) for o, n in ((self.out, options.lanes), (self.body, options.strip))
         )
         self.v = self.whole_ops
         self.s = Ops(self.out, 0, self.rounding)
@@ -189,7 +191,9 @@ class Registers:
             if self.region is not None and self.region.resident:
                 self.out.put(f"store {self.v.type(t)} {value}, ptr {at}")
                 continue
-            self.v.out.lines.append(f"\0put {kind} {index} {place} store {self.v.type(t)} {value}, ptr {at}, align 64")
+            self.v.out.lines.append(
+                f"\0put {kind} {index} {place} store {self.v.type(t)} {value}, ptr {at}, align {4 * self.options.strip}"
+            )
         self.dirty.clear()
 
     def settle(self) -> None:
@@ -250,7 +254,7 @@ class Registers:
                 known["i32"] = self.out.emit(f"load i32, ptr %s{index}")
             elif self.region is not None:
                 at = strip_address(self, kind, index)
-                known["i32"] = self.body.emit(f"load {self.v.type('i32')}, ptr {at}, align 64")
+                known["i32"] = self.body.emit(f"load {self.v.type('i32')}, ptr {at}, align {4 * self.options.strip}")
             else:
                 known["i32"] = self.out.emit(f"load {self.v.type('i32')}, ptr %{kind}{index}, align 64")
         value = known.get(t)
@@ -336,7 +340,7 @@ class Registers:
         value = self.state.masks.get(index)
         if value is None:
             if self.region is not None:
-                value = self.body.emit(f"bitcast i16 {mask_strip(self, index)} to {self.v.type('i1')}")
+                value = self.body.emit(f"bitcast {self.strip_bits} {mask_strip(self, index)} to {self.v.type('i1')}")
             else:
                 value = self.out.emit(f"bitcast {self.mask_type} {self.mask_bits(index)} to {self.v.type('i1')}")
             self.state.masks[index] = value
@@ -355,7 +359,7 @@ class Registers:
         return self.v.const("i1", 1) if self.full else self.mask(EXEC)
 
     def exec_strip(self) -> str:
-        """The lanes of the region's strip that are on, as an i16."""
+        """The lanes of the region's strip that are on, as a number of as many bits."""
         return mask_strip(self, EXEC)
 
     def set_mask_operand(self, op: Operand, mask: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..analyses.lane_patterns import STRIP
 from ..decode.inst import Inst
 from ..isa.table import ROWS
 from .ops import Ops
@@ -92,19 +91,21 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     for m, index in enumerate(scalars):
         copy("i32", f"%s{index}", f"%sv{m}")
     copy("i1", "%scc", "%svc")
-    open_loop(out, n)
+    open_loop(out, n, t.options.strip)
     for m, index in enumerate(scalars):
         copy("i32", f"%sv{m}", f"%s{index}")
     copy("i1", "%svc", "%scc")
-    strip = "<16 x i32>"
+    strip = f"<{t.options.strip} x i32>"
     for key, slot in region.resident.items():
         at = out.emit(f"getelementptr i8, ptr %r{n}.sp, i64 {t.reg_offset(*key)}")
-        out.put(f"store {strip} {out.emit(f'load volatile {strip}, ptr {at}, align 64')}, ptr {slot}")
+        out.put(
+            f"store {strip} {out.emit(f'load volatile {strip}, ptr {at}, align {4 * t.options.strip}')}, ptr {slot}"
+        )
     out.put(f"br label %r{n}in")
     out.label(f"r{n}in")
     t.new_block()
     body, ops = t.body, t.strip_ops
-    t.region, t.body, t.strip_ops = region, out, Ops(out, STRIP, t.rounding)
+    t.region, t.body, t.strip_ops = region, out, Ops(out, t.options.strip, t.rounding)
     t.v = t.strip_ops
     begin = len(out.lines)
     for index, inst in enumerate(insts[:-1], start):
@@ -119,15 +120,17 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     again = t.conditional(insts[-1])
     out.put(f"br i1 {again}, label %r{n}pay, label %r{n}out")
     out.label(f"r{n}pay")
-    t.pay(max(1, (end - start + 1) * STRIP // t.lanes), f"r{n}in")
+    t.pay(max(1, (end - start + 1) * t.options.strip // t.lanes), f"r{n}in")
     out.label(f"r{n}out")
     place = len(t.segments) - 1
     for (kind, index), slot in region.resident.items():
         if (kind, index) in written:
             value = out.emit(f"load {strip}, ptr {slot}")
             at = out.emit(f"getelementptr i8, ptr %r{n}.sp, i64 {t.reg_offset(kind, index)}")
-            out.lines.append(f"\0put {kind} {index} {place} store {strip} {value}, ptr {at}, align 64")
-    close_loop(out, n, t.lanes)
+            out.lines.append(
+                f"\0put {kind} {index} {place} store {strip} {value}, ptr {at}, align {4 * t.options.strip}"
+            )
+    close_loop(out, n, t.lanes // t.options.strip)
     t.region, t.body, t.strip_ops = None, body, ops
     t.v = t.whole_ops
     t.new_segment(True)

@@ -1,8 +1,8 @@
-"""Strip-mining: a run of vector instructions becomes a loop over strips of 16 lanes, so that values stay in host registers.
+"""Strip-mining: a run of vector instructions becomes a loop over strips of 16 or 8 lanes, so that values stay in host registers.
 
 64 lanes of one register fill four of the host's widest vectors, and a kernel with 60 live registers would spill nearly all.
 Instructions that work lane by lane do not care in which order the lanes go: a *region* of them is written as one loop body over
-16 lanes. Scalar instructions between them are written before the loop. What looks across lanes (memory through the
+a strip's lanes. Scalar instructions between them are written before the loop. What looks across lanes (memory through the
 support library, lane exchanges, matrix instructions, branches, barriers) ends the region.
 
 Lane masks that a region's compares make are gathered bit by bit and reach their SGPRs when it ends. LDS loads are read in the
@@ -32,7 +32,7 @@ _VECTOR_KINDS = frozenset(("valu", "trans", "packed"))
 
 @dataclass(slots=True)
 class Region:
-    """The open region: its number, its pending lane masks by SGPR (i16 values of the body), its pending loads."""
+    """The open region: its number, its pending lane masks by SGPR (values of the body, a bit a lane), its pending loads."""
 
     number: int
     masks: dict[int, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def close_region(w: Registers) -> None:
     w.flush()
     body, out, n = w.body, w.out, region.number
     for k, (index, bits) in enumerate(region.masks.items()):
-        wide = body.emit(f"zext i16 {bits} to i64")
+        wide = body.emit(f"zext {w.strip_bits} {bits} to i64")
         moved = body.emit(f"shl i64 {wide}, %r{n}.ls")
         old = body.emit(f"load i64, ptr %mk{k}")
         body.put(f"store i64 {body.emit(f'or i64 {old}, {moved}')}, ptr %mk{k}")
@@ -114,9 +114,9 @@ def close_region(w: Registers) -> None:
     w.v = w.whole_ops
     w.forget_vectors()
     if body.lines:
-        open_loop(out, n)
+        open_loop(out, n, w.options.strip)
         both_versions(w, body.lines)
-        close_loop(out, n, w.lanes)
+        close_loop(out, n, w.lanes // w.options.strip)
     w.region = None
     w.new_segment(True)
     for k, index in enumerate(region.masks):
@@ -125,22 +125,22 @@ def close_region(w: Registers) -> None:
     body.lines = []
 
 
-def open_loop(out: Out, n: int) -> None:
+def open_loop(out: Out, n: int, strip: int) -> None:
     """Begin region n's loop over strips: `.so` and `.sp` lead to a strip's registers, `.ls` is its shift in a lane mask."""
     out.put("store i64 0, ptr %strip")
     out.put(f"br label %r{n}")
     out.label(f"r{n}")
     out.put(f"%r{n}.i = load i64, ptr %strip")
-    out.put(f"%r{n}.so = shl i64 %r{n}.i, 6")
-    out.put(f"%r{n}.ls = shl i64 %r{n}.i, 4")
+    out.put(f"%r{n}.so = shl i64 %r{n}.i, {(4 * strip).bit_length() - 1}")
+    out.put(f"%r{n}.ls = shl i64 %r{n}.i, {strip.bit_length() - 1}")
     out.put(f"%r{n}.sp = getelementptr i8, ptr %st, i64 %r{n}.so")
 
 
-def close_loop(out: Out, n: int, lanes: int) -> None:
-    """End of region n's loop over the strips of `lanes` lanes."""
+def close_loop(out: Out, n: int, strips: int) -> None:
+    """End of region n's loop over so many strips."""
     out.put(f"%r{n}.n = add i64 %r{n}.i, 1")
     out.put(f"store i64 %r{n}.n, ptr %strip")
-    out.put(f"%r{n}.m = icmp ult i64 %r{n}.n, {lanes // STRIP}")
+    out.put(f"%r{n}.m = icmp ult i64 %r{n}.n, {strips}")
     out.put(f"br i1 %r{n}.m, label %r{n}, label %r{n}x")
     out.label(f"r{n}x")
 
@@ -154,7 +154,7 @@ def strip_address(w: Registers, kind: str, index: int) -> str:
 
 
 def mask_strip(w: Registers, index: int) -> str:
-    """The strip's 16 bits of the lane mask in SGPR `index`, as an i16."""
+    """The strip's bits of the lane mask in SGPR `index`, as a number of as many bits."""
     assert w.region is not None
     pending = w.region.masks.get(index)
     if pending is not None:
@@ -166,13 +166,13 @@ def mask_strip(w: Registers, index: int) -> str:
     if w.lanes == 32:
         ls = w.body.emit(f"trunc i64 {ls} to i32")
     moved = w.body.emit(f"lshr {w.mask_type} {bits}, {ls}")
-    return w.body.emit(f"trunc {w.mask_type} {moved} to i16")
+    return w.body.emit(f"trunc {w.mask_type} {moved} to {w.strip_bits}")
 
 
 def _constant_strip(w: Registers, bits: str) -> str:
     assert w.region is not None
     moved = w.body.emit(f"lshr i64 {int(bits) & (2**w.lanes - 1)}, %r{w.region.number}.ls")
-    return w.body.emit(f"trunc i64 {moved} to i16")
+    return w.body.emit(f"trunc i64 {moved} to {w.strip_bits}")
 
 
 def set_mask_strip(w: Registers, op: Operand, mask: str) -> None:
@@ -183,10 +183,10 @@ def set_mask_strip(w: Registers, op: Operand, mask: str) -> None:
         return
     if op.kind != "s":
         raise w.fail(f"lane mask written to {op.text}")
-    bits = w.body.emit(f"bitcast {w.v.type('i1')} {mask} to i16")
+    bits = w.body.emit(f"bitcast {w.v.type('i1')} {mask} to {w.strip_bits}")
     if not w.full:
-        bits = w.body.emit(f"and i16 {bits}, {mask_strip(w, EXEC)}")
-        mask = w.body.emit(f"bitcast i16 {bits} to {w.v.type('i1')}")
+        bits = w.body.emit(f"and {w.strip_bits} {bits}, {mask_strip(w, EXEC)}")
+        mask = w.body.emit(f"bitcast {w.strip_bits} {bits} to {w.v.type('i1')}")
     region.masks.pop(op.index, None)
     region.masks[op.index] = bits
     w.drop_scalar(op.index, 2 if w.lanes == 64 else 1)
@@ -197,7 +197,7 @@ def entry_lines(w: Registers) -> list[str]:
     """What regions need at the function's entry; `%ctx` is the context block."""
     lines = ["  %strip = alloca i64", *(f"  %mk{k} = alloca i64" for k in range(w.mask_slots))]
     if w.resident_slots:
-        lines += [f"  %lv{m} = alloca <16 x i32>" for m in range(w.resident_slots)]
+        lines += [f"  %lv{m} = alloca <{w.options.strip} x i32>" for m in range(w.resident_slots)]
         for kept in ("sv", "sw"):  # scalars before a loop, and before an iteration
             lines += [*(f"  %{kept}{m} = alloca i32" for m in range(w.saved_slots)), f"  %{kept}c = alloca i1"]
     if w.lds_dwords:

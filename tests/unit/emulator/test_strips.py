@@ -1,4 +1,4 @@
-"""Regions of vector instructions that run in strips of 16 lanes: what crosses their edges, and LDS loads within them."""
+"""Regions of vector instructions that run in strips of 16 or 8 lanes: what crosses their edges, and LDS loads within them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 
 from tec.emulator import driver as driving
 from tec.emulator.errors import KernelFault
+from tec.emulator.translate.jit import get_jit
 from tests.thinned import thinned
 
 from .rows import Bench
@@ -16,11 +17,13 @@ MASK = 0x5A5A_1234_8001_F00F
 CHIPS = ("gfx942", "gfx1100")
 
 
-@pytest.fixture(params=["quick", "fast"], autouse=True)
+@pytest.fixture(params=[8, 16, "fast"], autouse=True)
 def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both kinds of code: for few wavefronts, and for many, where loads of LDS have a version for how lanes are expected to lie."""
+    """The kinds of code: for few wavefronts in strips of so many lanes, and for many, where loads of LDS have a version for how lanes are expected to lie."""
     if request.param == "fast":
         monkeypatch.setattr(driving, "QUICK_WAVES", -1)
+    else:
+        monkeypatch.setattr(get_jit(), "quick_strip", request.param)
 
 
 def lanes_on(bench: Bench, mask: int) -> np.ndarray:

@@ -265,3 +265,19 @@ def test_a_worker_lowers_its_memory_and_never_raises_it(
     jobs._limits(asked)
     assert told.pop(resource.RLIMIT_CORE) == (0, 0)
     assert told == ({} if set_to is None else {resource.RLIMIT_AS: (set_to, limit)})
+
+
+def test_quick_code_is_selected_without_combines_and_other_code_with_them() -> None:
+    """The option is the process's: each job has its own, whatever the one before it had."""
+    twice_inverted = """define <16 x i32> @f(<16 x i32> %a) {
+  %n = xor <16 x i32> %a, splat (i32 -1)
+  %m = xor <16 x i32> %n, splat (i32 -1)
+  ret <16 x i32> %m
+}"""
+
+    def instructions(level: int) -> int:
+        machine = (X86.triple, "x86-64-v3", "", level, "small")
+        job = {"do": "compile", "text": twice_inverted, "machine": machine, "speed": 0, "passes": "plain"}
+        return str(jobs.run({**job, "want": ("asm",)})["asm"]).count("xor")
+
+    assert [instructions(level) for level in (1, 0, 1, 0)] == [0, 4, 0, 4]
