@@ -22,7 +22,6 @@ from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
 from ..runtime.objects.codeobject import CodeObject, KernelInfo, read_code_object
 from . import launch as launching
 from .analyses.calls import decoded_kernel, parse_kernel
-from .analyses.lane_patterns import STRIP
 from .analyses.prologue import without_prologue
 from .analyses.skeleton import data_only
 from .checks.declared import check_registers
@@ -172,8 +171,7 @@ class EmuFunction:
             if found is None:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, checks, driver.profile, vgpr_count=self.info.vgprs,
-                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0, lockstep=self.lockstep,
-                    strip=STRIP if level else driver.jit.quick_strip,
+                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0, lockstep=self.lockstep, strip=driver.jit.strip(level),
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found
@@ -200,7 +198,7 @@ class EmuFunction:
                 skip = data_only(self.text, self._kernarg(), waiting_places(self.text, self.module.driver.chip.name))
                 options = Options(
                     self.module.driver.chip.name, self.info.wavefront_size, full, frozenset({"bounds"}), True, True, skip or frozenset(),
-                    vgpr_count=self.info.vgprs, float_mode=self.float_mode, strip=self.module.driver.jit.quick_strip,
+                    vgpr_count=self.info.vgprs, float_mode=self.float_mode, strip=self.module.driver.jit.strip(0),
                 )  # fmt: skip
                 # A few work-groups run, and without what depends on data alone.
                 found = self._variants[key] = self._compile(options, many, 0)

@@ -6,6 +6,9 @@ completes loads at once, so it proves the waits instead, over all paths, before 
 is, for each register with an outstanding load, how many operations of the same counter were issued after it (the
 fewest over the paths). A wait for n covers those with n or more behind them. Source: LLVM's AMDGPU usage guide, "Memory
 model", and the ISA manuals' "Data dependency resolution". Scalar loads return out of order: only a wait for 0 covers them.
+
+Which bytes of LDS a load straight into it fills is not known here, and kernels read one stage while the next is on its way. So what
+is reported of such loads is a read of LDS by a wave that never waited for any.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ Reg = tuple[str, int, str]  # file, number, half: "l" or "h"
 State = dict[str, dict[Reg, tuple[int, Inst]]]
 
 _LDS_STORE: Reg = ("lds", 0, "")  # in a state: the store to LDS that was issued last
+# Of loads straight into LDS: those that are under way, and that no wait has come behind one so far.
+_LDS_FILL: Reg = ("lds", 1, "")
+_NEVER_WAITED, _TOKEN = "no wait for LDS", ("", 0, "")
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
 
 
@@ -78,6 +84,14 @@ def _stores_lds(inst: Inst) -> bool:
     return inst.op.startswith("ds_") and not re.match(r"ds_(read|load|swizzle|b?permute|nop|consume)", inst.op)
 
 
+def _fills_lds(inst: Inst) -> bool:
+    return "_load_lds_" in inst.op or "_load_async_to_lds_" in inst.op or "lds" in inst.mods
+
+
+def _reads_lds(inst: Inst) -> bool:
+    return inst.op.startswith(("ds_read", "ds_load"))
+
+
 def _family(inst: Inst) -> str:
     """Loads of one family return in the order of their issue; those of no family (scalar, flat) in any."""
     if inst.op.startswith("ds_"):
@@ -125,6 +139,9 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
     """One instruction; raises where it touches a register that is still on its way."""
     for counter, n in waits_of(inst).items():
         pending = state.get(counter)
+        if pending and _LDS_FILL in pending:
+            del pending[_LDS_FILL]
+            state.pop(_NEVER_WAITED, None)
         if pending:
             unordered = any(i.op.startswith("s_") for _, i in pending.values())
             if n == 0:
@@ -148,6 +165,8 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
                 instruction=inst.text,
                 hint=f"an s_wait on {counter} is missing between the two",
             )
+    if _reads_lds(inst):
+        _filled(state, inst, kernel)
     if inst.op in ("s_barrier", "s_barrier_signal"):
         for pending in state.values():
             if _LDS_STORE in pending:
@@ -168,6 +187,22 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
             pending[reg] = (0, inst)
         if _stores_lds(inst):
             pending[_LDS_STORE] = (0, inst)
+        if _fills_lds(inst) and _NEVER_WAITED in state:
+            pending[_LDS_FILL] = (0, inst)
+
+
+def _filled(state: State, inst: Inst, kernel: str) -> None:
+    """A read of LDS, which loads may fill; raises where no wait has come behind one so far."""
+    for counter, pending in state.items():
+        if _LDS_FILL in pending:
+            load = pending[_LDS_FILL][1]
+            raise EmulationError(
+                f"missing wait: LDS is read while what a load brings there may still be on its way (line {load.line}: {load.text.strip()})",
+                kernel=kernel,
+                line=inst.line,
+                instruction=inst.text,
+                hint=f"no s_wait on {counter} stands between the two, nor behind an earlier such load",
+            )
 
 
 def _join(into: State, other: State) -> bool:
@@ -191,5 +226,5 @@ def check_waits(kernel: KernelText, gfx: int) -> None:
     def step(state: State, index: int) -> None:
         _step(state, kernel.insts[index], gfx, kernel.name)
 
-    start: State = {}
+    start: State = {_NEVER_WAITED: {_TOKEN: (0, kernel.insts[0])}}
     forward(kernel, start, copy, step, _join)

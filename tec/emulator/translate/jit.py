@@ -16,6 +16,7 @@ from ...errors import CodegenError, MissingPackageError
 from ...llvmworker import client
 from ...locks import fork_safe_lock
 from ...target import host_stand_in
+from ..analyses.lane_patterns import STRIP
 from ..support.library import group_ir, group_names, groups
 from ..support.template import ir
 
@@ -74,6 +75,10 @@ class Jit:
         return target.create_target_machine(
             cpu=self.host, features=self.features, opt=level, jit=True, reloc="pic", codemodel="jitdefault"
         )
+
+    def strip(self, level: int) -> int:
+        """Lanes that a loop over strips takes at once, in code of a level."""
+        return STRIP if level else self.quick_strip
 
     def compile(self, ir: str, level: int, passes: str, what: str) -> bytes:
         """The object of an IR module, from the disk where it is there. `passes`: "plain" or "registers"; `what` names it."""

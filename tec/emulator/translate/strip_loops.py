@@ -95,12 +95,10 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     for m, index in enumerate(scalars):
         copy("i32", f"%sv{m}", f"%s{index}")
     copy("i1", "%svc", "%scc")
-    strip = f"<{t.options.strip} x i32>"
+    strip, align = f"<{t.options.strip} x i32>", f"align {4 * t.options.strip}"
     for key, slot in region.resident.items():
         at = out.emit(f"getelementptr i8, ptr %r{n}.sp, i64 {t.reg_offset(*key)}")
-        out.put(
-            f"store {strip} {out.emit(f'load volatile {strip}, ptr {at}, align {4 * t.options.strip}')}, ptr {slot}"
-        )
+        out.put(f"store {strip} {out.emit(f'load volatile {strip}, ptr {at}, {align}')}, ptr {slot}")
     out.put(f"br label %r{n}in")
     out.label(f"r{n}in")
     t.new_block()
@@ -127,9 +125,7 @@ def run_loop(t: Translator, start: int, end: int) -> None:
         if (kind, index) in written:
             value = out.emit(f"load {strip}, ptr {slot}")
             at = out.emit(f"getelementptr i8, ptr %r{n}.sp, i64 {t.reg_offset(kind, index)}")
-            out.lines.append(
-                f"\0put {kind} {index} {place} store {strip} {value}, ptr {at}, align {4 * t.options.strip}"
-            )
+            out.lines.append(f"\0put {kind} {index} {place} store {strip} {value}, ptr {at}, {align}")
     close_loop(out, n, t.lanes // t.options.strip)
     t.region, t.body, t.strip_ops = None, body, ops
     t.v = t.whole_ops

@@ -125,6 +125,10 @@ def launch(
 
 WAIT = "s_waitcnt vmcnt(0) lgkmcnt(0)\n"
 _STORE = "global_store_dword v1, v3, s[6:7]"
+_STORE11 = "global_store_b32 v1, v3, s[6:7]"
+
+_ZERO = "".join(f"v_mov_b32_e32 v{k}, 0\n" for k in range(3, 44))
+_LEFT = "s_nop 7\ns_nop 7\ns_nop 7\nglobal_store_dword v1, v0, s[6:7]"
 
 WAITS = [
     Bug("load_used_at_once", "missing wait", f"global_load_dword v3, v1, s[4:5]\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
@@ -135,12 +139,18 @@ WAITS = [
     Bug("waits_on_one_path", "missing wait", f"global_load_dword v3, v1, s[4:5]\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .Lon\ns_waitcnt vmcnt(0)\n.Lon:\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
     Bug("waits_for_the_other_counter", "missing wait", "global_load_b32 v3, v1, s[4:5]\ns_waitcnt lgkmcnt(0)\nv_add_nc_u32_e32 v3, 1, v3 ; BUG\nglobal_store_b32 v1, v3, s[6:7]", "gfx1100"),
     Bug("overwrites_what_is_on_its_way", "missing wait", f"global_load_dword v3, v1, s[4:5]\nv_mov_b32_e32 v3, 0 ; BUG\n{_STORE}"),
+    Bug("load_straight_into_lds_read_at_once", r"missing wait: LDS is read.*line \d+: global_load_lds_dword", f"s_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\nds_read_b32 v3, v1 ; BUG\n{WAIT}{_STORE}", block=64),
+    Bug("stores_have_a_counter_of_their_own_on_rdna", "missing wait", f"global_load_b32 v3, v1, s[4:5]\nglobal_store_b32 v1, v0, s[6:7]\ns_waitcnt vmcnt(1)\nv_add_nc_u32_e32 v3, 1, v3 ; BUG\n{_STORE11}", "gfx1100"),
+    Bug("waits_for_stores_where_a_load_is_meant", "missing wait", f"global_load_b32 v3, v1, s[4:5]\ns_wait_storecnt 0x0\nv_add_nc_u32_e32 v3, 1, v3 ; BUG\n{_STORE11}", "gfx1201"),
+    Bug("scalar_load_waited_for_as_a_vector_load", "missing wait", "s_load_b32 s12, s[4:5], 0x0\ns_wait_loadcnt 0x0\ns_add_co_u32 s12, s12, 1 ; BUG\nglobal_store_b32 v1, v0, s[6:7]", "gfx1201"),
+    Bug("scalar_loads_return_out_of_order", "missing wait", f"s_load_dword s12, s[4:5], 0x0\ns_load_dword s13, s[4:5], 0x4\ns_waitcnt lgkmcnt(1)\ns_add_u32 s12, s12, 1 ; BUG\n{_LEFT}"),
+    Bug("lds_read_feeds_a_matrix_instruction_at_once", "missing wait", f"{_ZERO}ds_write_b64 v1, v[2:3]\n{WAIT}ds_read_b64 v[4:5], v2\nv_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19] ; BUG\n{WAIT}{_LEFT}", block=64),
+    Bug("result_of_an_atomic_used_at_once", "missing wait", f"v_mov_b32_e32 v6, 1\nglobal_atomic_add v7, v2, v6, s[4:5] sc0\nv_add_u32_e32 v3, v7, v0 ; BUG\n{WAIT}{_STORE}", block=1),
+    Bug("async_copy_not_waited_for", "missing wait|may still be on its way", f"global_load_async_to_lds_b32 v1, v1, s[4:5]\ns_barrier_signal -1\ns_barrier_wait -1\nds_load_b32 v3, v1 ; BUG\ns_wait_dscnt 0x0\n{_STORE11}", "gfx1250"),
 ]  # fmt: skip
 
-_ZERO = "".join(f"v_mov_b32_e32 v{k}, 0\n" for k in range(3, 44))
 _MFMA = "v_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19]\n"
 _MFMA32 = "v_mfma_f32_32x32x8_f16 v[16:31], v[4:5], v[6:7], v[16:31]\n"
-_LEFT = "s_nop 7\ns_nop 7\ns_nop 7\nglobal_store_dword v1, v0, s[6:7]"
 
 HAZARDS = [
     Bug("matrix_result_read", "hazard: v16 needs 7 wait states", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 5\nv_add_f32_e32 v3, v16, v17 ; BUG\n{_LEFT}"),
@@ -160,6 +170,13 @@ HAZARDS = [
     Bug("fresh_scalar_in_a_buffer_resource", "hazard: s14 needs 5 wait states", f"s_mov_b64 s[12:13], s[4:5]\ns_mov_b32 s15, 0x20000\nv_mov_b32_e32 v3, 0x1000\ns_nop 0\nv_readfirstlane_b32 s14, v3\nbuffer_load_dword v4, v1, s[12:15], 0 offen ; BUG\n{WAIT}{_LEFT}"),
     Bug("dot_product_read_at_once", "hazard: v3 needs 3 wait states", f"v_mov_b32_e32 v3, 0\nv_dot2_f32_f16 v3, v2, v2, v3\nv_add_f32_e32 v3, 1.0, v3 ; BUG\n{_LEFT}"),
     Bug("wmma_of_the_one_before", "hazard: v16 needs 1 wait states", f"{_ZERO}v_wmma_f32_16x16x16_f16 v[16:23], v[4:11], v[4:11], v[16:23]\nv_wmma_f32_16x16x16_f16 v[24:31], v[16:23], v[4:11], v[24:31] ; BUG\nglobal_store_b32 v1, v0, s[6:7]", "gfx1100"),
+    Bug("fresh_mask_in_cndmask", "hazard: s12 needs 2 wait states", f"v_cmp_eq_u32_e64 s[12:13], 0, v0\nv_cndmask_b32_e64 v3, 0, 1, s[12:13] ; BUG\n{_STORE}"),
+    Bug("exec_written_by_cmpx_before_readlane", "hazard: exec needs 4 wait states", f"v_mov_b32_e32 v3, v0\ns_nop 1\nv_cmpx_gt_u32_e32 40, v0\nv_readlane_b32 s12, v3, 3 ; BUG\n{_LEFT}"),
+    Bug("mode_read_behind_its_write", "hazard", f"s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\ns_getreg_b32 s12, hwreg(HW_REG_MODE, 4, 2) ; BUG\n{_LEFT}"),
+    Bug("m0_fresh_at_a_load_into_lds", "hazard: m0 needs 1 wait states", f"s_mov_b32 m0, 0\nglobal_load_lds_dword v1, s[4:5] ; BUG\n{WAIT}{_LEFT}", block=64),
+    Bug("float64_matrix_result_stored", "hazard: v16 needs 18 wait states", f"{_ZERO}s_nop 1\nv_mfma_f64_16x16x4_f64 v[16:23], v[4:5], v[6:7], v[16:23]\ns_nop 15\nglobal_store_dwordx4 v2, v[16:19], s[6:7] ; BUG\n{_LEFT}", block=64),
+    Bug("part_of_a_result_as_the_accumulator", "hazard: v1[6-9] needs", f"{_ZERO}s_nop 1\nv_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19]\nv_mfma_f32_16x16x16_f16 v[18:21], v[4:5], v[6:7], v[18:21] ; BUG\n{_LEFT}", block=64),
+    Bug("matrix_result_behind_a_branch_taken", "hazard: v16 needs 7 wait states", f"{_ZERO}s_nop 1\nv_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19]\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .Lon\ns_nop 7\n.Lon:\nv_add_f32_e32 v3, v16, v17 ; BUG\n{_LEFT}", block=64),
 ]  # fmt: skip
 
 # The wave's number, from 0, in s12; a branch on SCC.
@@ -200,6 +217,11 @@ RACES = [
     Bug("adds_without_an_atomic", "an atomic by wave|a store by wave|a load by", f"v_mov_b32_e32 v6, 1\nglobal_load_dword v3, v2, s[6:7] ; BUG\n{WAIT}v_add_u32_e32 v3, s2, v3\nglobal_store_dword v2, v3, s[6:7]", grid=3, block=1),
     Bug("last_group_reads_too_early", "a store by wave", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_CALL_IN}buffer_inv sc1\n{_LAST}global_load_dword v8, v2, s[6:7] ; BUG\n{WAIT}.Lend:", grid=3, block=1, n=2, check="race"),
     Bug("last_group_does_not_drop_its_cache", "a store by wave", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{WAIT}buffer_wbl2 sc1\n{WAIT}{_CALL_IN}{_LAST}global_load_dword v8, v2, s[6:7] ; BUG\n{WAIT}.Lend:", grid=3, block=1, n=2, check="race"),
+    Bug("atomic_and_a_plain_store_of_lds", "race|atomic", f"ds_write_b32 v1, v2\n{WAIT}s_barrier\nv_mov_b32_e32 v6, 7\nv_and_b32_e32 v4, 63, v0\nv_lshlrev_b32_e32 v4, 2, v4\n{_WAVE}s_cmp_eq_u32 s12, 0\ns_cbranch_scc1 .La\nds_write_b32 v4, v0 ; BUG\n{WAIT}s_branch .Lend\n.La:\nds_add_u32 v4, v6\n{WAIT}.Lend:"),
+    Bug("sum_of_atomics_read_without_a_barrier", "race", f"v_mov_b32_e32 v6, 1\nds_write_b32 v1, v2\n{WAIT}s_barrier\nds_add_u32 v2, v6 ; BUG\n{WAIT}ds_read_b32 v3, v2\n{WAIT}{_STORE}", check="race"),
+    Bug("byte_of_a_word_that_another_group_loads", "race", f"v_mov_b32_e32 v6, 5\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .Lread\nglobal_store_byte v2, v6, s[6:7] offset:6\ns_endpgm\n.Lread:\nglobal_load_dword v3, v2, s[6:7] offset:4 ; BUG\n{WAIT}", grid=2, block=1, check="race"),
+    Bug("one_buffer_where_two_are_needed", "race", f"{_OTHER}s_mov_b32 s12, 2\n.Lloop:\nds_write_b32 v1, v0\n{WAIT}s_barrier\nds_read_b32 v3, v4 ; BUG\n{WAIT}s_sub_u32 s12, s12, 1\ns_cmp_lg_u32 s12, 0\ns_cbranch_scc1 .Lloop\n{_STORE}", check="race"),
+    Bug("wave32_where_64_lanes_in_step_are_assumed", "race", "v_xor_b32_e32 v4, 0x80, v1\nds_store_b32 v1, v0 ; BUG\ns_waitcnt lgkmcnt(0)\nds_load_b32 v3, v4\ns_waitcnt lgkmcnt(0)\n"+_STORE11,"gfx1100", block=64, check="race"),
 ]  # fmt: skip
 
 MEMORY = [
@@ -217,6 +239,19 @@ MEMORY = [
     Bug("memory_never_written_is_an_address", "uninitialized value in an address", f"global_load_dword v3, v1, s[4:5]\n{WAIT}v_lshlrev_b32_e32 v3, 2, v3\nglobal_store_dword v3, v0, s[6:7] ; BUG", fresh=True, check="init"),
     Bug("vector_register_beyond_the_count", "register v90 is beyond", "v_mov_b32_e32 v90, 0 ; BUG"),
     Bug("scalar_register_beyond_the_count", "register s99 is beyond", "s_mov_b32 s99, 0 ; BUG"),
+    Bug("half_of_a_register_never_written", "uninitialized value stored", f"global_load_short_d16 v3, v1, s[4:5]\n{WAIT}global_store_dword v1, v3, s[6:7] ; BUG"),
+    Bug("half_of_an_lds_word_never_written", "uninitialized value stored", f"ds_write_b16 v1, v0\n{WAIT}ds_read_b32 v3, v1\n{WAIT}global_store_dword v1, v3, s[6:7] ; BUG"),
+    Bug("scalar_never_written_is_stored", "uninitialized value stored", "v_mov_b32_e32 v3, s13\nglobal_store_dword v1, v3, s[6:7] ; BUG"),
+    Bug("vcc_never_written_decides", "uninitialized value decides a branch", "s_cbranch_vccnz .Lend ; BUG\nglobal_store_dword v1, v0, s[6:7]\n.Lend:"),
+    Bug("scc_never_written_decides", "uninitialized value decides a branch", "s_cbranch_scc1 .Lend ; BUG\nglobal_store_dword v1, v0, s[6:7]\n.Lend:"),
+    Bug("accumulator_never_written", "uninitialized value stored", "v_mov_b32_e32 v4, 0\nv_mov_b32_e32 v5, 0\nv_mov_b32_e32 v6, 0\nv_mov_b32_e32 v7, 0\ns_nop 1\nv_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19]\ns_nop 15\nglobal_store_dword v1, v16, s[6:7] ; BUG", block=64),
+    Bug("mask_never_written_chooses", "uninitialized value stored", "v_cndmask_b32_e64 v3, 0, v0, s[12:13]\nglobal_store_dword v1, v3, s[6:7] ; BUG"),
+    Bug("wide_load_ends_past_the_end", "out of bounds", f"v_add_u32_e32 v4, 0xff8, v2\nglobal_load_dwordx4 v[4:7], v4, s[4:5] ; BUG\n{WAIT}{_LEFT}", block=1),
+    Bug("offset_before_the_start", "out of bounds", f"global_load_dword v3, v1, s[4:5] offset:-4 ; BUG\n{WAIT}{_STORE}"),
+    Bug("atomic_past_the_end", "out of bounds", f"v_mov_b32_e32 v6, 1\nv_add_u32_e32 v4, 0xf04, v1\nglobal_atomic_add v4, v6, s[6:7] ; BUG\n{WAIT}", block=64),
+    Bug("lds_atomic_past_the_end", "LDS access out of bounds", f"v_mov_b32_e32 v6, 1\nds_add_u32 v1, v6 offset:1020 ; BUG\n{WAIT}"),
+    Bug("scalar_load_past_the_end", "out of bounds", f"s_load_dwordx4 s[12:15], s[4:5], 0xff8 ; BUG\n{WAIT}{_LEFT}"),
+    Bug("buffer_range_larger_than_the_array", "out of bounds", "s_mov_b64 s[12:13], s[6:7]\ns_mov_b32 s14, 0x2000\ns_mov_b32 s15, 0x20000\nv_add_u32_e32 v4, 0x1000, v1\nbuffer_store_dword v0, v4, s[12:15], 0 offen ; BUG"),
 ]  # fmt: skip
 
 PROGRESS = [
@@ -236,6 +271,7 @@ _LOCK = (
 
 # Right kernels that a checker may well hold for wrong.
 RIGHT = [
+    Bug("the_next_stage_is_on_its_way_while_one_is_read", "", f"s_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\n{WAIT}s_movk_i32 m0, 0x200\ns_nop 0\nglobal_load_lds_dword v1, s[4:5] offset:256\nds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
     Bug("last_group_reduces", "", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_RELEASE}{_CALL_IN}{_ACQUIRE}{_LAST}global_load_dwordx3 v[8:10], v2, s[6:7]\n{WAIT}global_store_dword v2, v8, s[6:7] offset:64\n.Lend:", grid=3, block=1, n=2),
     Bug("last_of_many_groups_reduces", "", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_RELEASE}{_CALL_IN}{_ACQUIRE}{_LAST}v_lshlrev_b32_e32 v1, 2, v2\n.Lsum:\nglobal_load_dword v8, v1, s[6:7]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v1, 4, v1\nv_cmp_gt_u32_e32 vcc, 0x320, v1\ns_nop 4\ns_cbranch_vccnz .Lsum\nglobal_store_dword v2, v8, s[6:7]\n.Lend:", grid=200, block=1, n=199),
     Bug("last_group_after_a_barrier", "", f"{_MINE}{_COUNT}v_lshl_add_u32 v11, s2, 9, v1\nglobal_store_dword v11, v0, s[6:7]\n{_RELEASE}s_barrier\n{_CALL_IN}{_ACQUIRE}v_readfirstlane_b32 s12, v7\ns_nop 4\nglobal_load_dword v8, v1, s[6:7]\n{WAIT}s_endpgm", grid=1, block=128, n=0),
