@@ -1,9 +1,10 @@
 """What a language model says beside llama.cpp: for some prompts, llama.cpp's greedy tokens, and whether tec would write each of them behind the same text.
 
-    python -m benchmarks.lm_texts model.gguf [--tokens 16] [--chat "What is the capital of France?"] [--json out.json]
+    python -m benchmarks.lm_texts model.gguf [--tokens 16] [--chat "What is the capital of France?"] [--exact] [--json out.json]
 
 llama.cpp is the package xllamacpp, which pip has ready made. Both read the same file and the same tokens before each choice, so that one tie does not part the texts. Both
-round activations to 8 bits, each in its own way: probabilities differ, and where the two best tokens are near each other the choice may.
+round activations to 8 bits, each in its own way: probabilities differ, and where the two best tokens are near each other the choice may. `--exact` says how far both are from
+the same weights as float32, with no rounding.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 import numpy as np
 
 import tec.lm
+from tec.lm.lookup import Lookup
+from tec.lm.plain import graph_of
 
 PROMPTS = (
     "Once upon a time", "The capital of France is", "Water boils at", "To be or not to be,", "The largest planet is", "In 1969, humans", "A cat is an animal that",
@@ -53,15 +56,30 @@ class LlamaCpp:
         return found
 
 
+class Exact:
+    """The same weights as numbers, and no rounded activations."""
+
+    def __init__(self, checkpoint: Any):
+        graph = graph_of(checkpoint, "llvm", all_logits=True)
+        self.network = tec.compile(graph, "llvm", state=dict(graph.state))
+        self.lookup = Lookup(checkpoint.tensors)
+
+    def logits(self, ids: list[int]) -> Any:
+        """Of the token behind each, [tokens, vocabulary]."""
+        return self.network.executor().run(self.lookup(ids, 0))[0].numpy()
+
+
 def log_probabilities(logits: Any) -> Any:
     x = logits.astype(np.float64) - logits.max()
     return x - np.log(np.exp(x).sum())
 
 
-def compare(lm: Any, peer: LlamaCpp, ids: list[int], count: int) -> list[dict[str, Any]]:
+def compare(lm: Any, peer: LlamaCpp, exact: Exact | None, ids: list[int], count: int) -> list[dict[str, Any]]:
     """For each token that llama.cpp writes: its choice, tec's, and how they see the best ones."""
+    written = peer.write(ids, count)
     rows, logits = [], lm.begin(ids)
-    for said in peer.write(ids, count):
+    right = None if exact is None else exact.logits([*ids, *(t["id"] for t in written[:-1])])[len(ids) - 1 :]
+    for k, said in enumerate(written):
         mine = log_probabilities(logits)
         theirs = {t["id"]: t["logprob"] for t in said["top_logprobs"]}
         best = sorted(theirs.values(), reverse=True)
@@ -74,6 +92,13 @@ def compare(lm: Any, peer: LlamaCpp, ids: list[int], count: int) -> list[dict[st
                 "texts": [lm.tokenizer.decode([t]) for t in (said["id"], int(mine.argmax()))],
             }
         )
+        if right is not None:
+            true = log_probabilities(right[k])
+            rows[-1] |= {
+                "exact": int(true.argmax()),
+                "tec_off": max(abs(mine[t] - true[t]) for t in theirs),
+                "peer_off": max(abs(p - true[t]) for t, p in theirs.items()),
+            }
         logits = lm.next(said["id"])
     return rows
 
@@ -83,13 +108,15 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--chat", action="append", default=[], help="a question, in place of the prompts")
+    parser.add_argument("--exact", action="store_true", help="both against the weights as float32")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     lm, peer = tec.lm.load(args.model, target="llvm", context=1024), LlamaCpp(args.model)
+    exact = Exact(lm.checkpoint) if args.exact else None
     texts: list[Any] = [[{"role": "user", "content": c}] for c in args.chat] or list(PROMPTS)
     rows = []
     for text in texts:
-        found = compare(lm, peer, lm.encode(text), args.tokens)
+        found = compare(lm, peer, exact, lm.encode(text), args.tokens)
         rows += found
         if args.chat:
             print("llama.cpp:", repr("".join(r["texts"][0] for r in found)))
@@ -106,6 +133,11 @@ def main() -> None:
         "difference_median": round(statistics.median(r["difference"] for r in rows), 4),
         "difference_most": round(max(r["difference"] for r in rows), 3),
     }
+    if exact is not None:
+        for name, off in (("tec", "tec_off"), ("llama.cpp", "peer_off")):
+            result[f"{name}_as_exact"] = sum(r[name] == r["exact"] for r in rows)
+            result[f"{name}_off_median"] = round(statistics.median(r[off] for r in rows), 4)
+            result[f"{name}_off_most"] = round(max(r[off] for r in rows), 3)
     print(json.dumps(result))
     if args.json:
         args.json.write_text(json.dumps(result | {"rows": rows}))
