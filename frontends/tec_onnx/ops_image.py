@@ -141,6 +141,23 @@ def grid_sample(c: Call) -> Value:
     )
 
 
+@onnx_op("AffineGrid")
+def affine_grid(c: Call) -> Value:
+    """Where each element of a picture of the given size comes from: its own place, from -1 to 1, times the batch entry's matrix."""
+    theta, size = c[0], [int(n) for n in np.asarray(c.array(1)).reshape(-1)]
+    places = []
+    for n in size[2:]:
+        k = np.arange(n, dtype=np.float64)
+        # The ends are the middles of the outermost elements, or their edges; a single element is the first.
+        places.append(2 * k / max(n - 1, 1) - 1 if c.attr("align_corners", 0) else (2 * k + 1) / n - 1)
+    mesh = np.meshgrid(*places, indexing="ij")
+    points = np.stack([*reversed(mesh), np.ones_like(mesh[0])], -1).reshape(
+        -1, len(size) - 1
+    )  # x is the last dimension
+    y = c.op("matmul", c.const(points, theta.dtype), c.op("transpose", theta, perm=(0, 2, 1)))
+    return c.reshape(y, (theta.shape[0], *size[2:], len(size) - 2))
+
+
 @onnx_op("RoiAlign")
 def roi_align(c: Call) -> Value:
     half = (

@@ -43,13 +43,16 @@ def reduce(c: Call) -> Value:
         return c.op("reduce_any" if kind == "ReduceMax" else "reduce_all", x, axes=axes, keepdims=keep)
     if kind in _SIMPLE:
         return c.op(_SIMPLE[kind], x, axes=axes, keepdims=keep)
+    given = x.dtype
+    if given.startswith(("int", "uint")):  # in reals, and the integer towards zero of what comes out
+        x = c.cast(x, "float64")
     if kind == "ReduceL2":
-        if x.dtype.startswith(("int", "uint")):
-            return c.cast(p_norm(c, c.cast(x, "float64"), 2, axes, keep), x.dtype)
-        return p_norm(c, x, 2, axes, keep)
-    if kind == "ReduceLogSum":
-        return c.cast(c.op("log", c.op("reduce_sum", widened(c, x), axes=axes, keepdims=keep)), x.dtype)
-    return log_sum_exp(c, x, axes, keep)
+        y = p_norm(c, x, 2, axes, keep)
+    elif kind == "ReduceLogSum":
+        y = c.op("log", c.op("reduce_sum", widened(c, x), axes=axes, keepdims=keep))
+    else:
+        y = log_sum_exp(c, x, axes, keep)
+    return c.cast(y, given)
 
 
 @onnx_op("ArgMax", "ArgMin")

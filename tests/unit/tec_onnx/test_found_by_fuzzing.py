@@ -82,3 +82,43 @@ def test_a_total_that_float16_does_not_hold(op, attrs, each, want):
     model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 13)])
     (got,) = tec.compile(model, "llvm").run({"x": np.full((2, 1, 3000), each, np.float16)})
     np.testing.assert_allclose(got, want, rtol=2e-3)
+
+
+@pytest.mark.parametrize("op", ["ReduceLogSum", "ReduceLogSumExp", "ReduceL2"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_logarithms_of_sums_of_integers(op, dtype):
+    """They were refused, since a logarithm takes reals."""
+    x = np.array([[1, 2, 9], [4, 8, 0]], dtype)
+    node = helper.make_node(op, ["x"], ["y"], axes=[1], keepdims=0)
+    info = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), (2, 3))
+    graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    reals = {
+        "ReduceLogSum": np.log(x.sum(1)),
+        "ReduceLogSumExp": np.log(np.exp(x).sum(1)),
+        "ReduceL2": np.sqrt((x * x).sum(1)),
+    }
+    got = run_model(model, [x])[0]
+    assert got.dtype == dtype and got.tolist() == np.trunc(reals[op]).tolist()
+
+
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize("size", [(1, 1, 3, 4), (2, 1, 1, 5), (1, 2, 2, 1), (1, 1, 2, 3, 4), (2, 1, 1, 2, 1)])
+def test_affine_grids_of_one_picture_and_of_one_row(align, size):
+    """A batch of one was taken for no batch, and the place of a lone element was 0 / 0."""
+    from onnx import numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    rank = len(size) - 2
+    theta = np.random.default_rng(3).standard_normal((size[0], rank, rank + 1)).astype(np.float32)
+    node = helper.make_node("AffineGrid", ["t", "s"], ["y"], align_corners=align)
+    info = helper.make_tensor_value_info("t", TensorProto.FLOAT, theta.shape)
+    weights = [numpy_helper.from_array(np.array(size, np.int64), "s")]
+    graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    got = run_model(model, [theta])[0]
+    with np.errstate(
+        all="ignore"
+    ):  # with align_corners it divides by 0 along an axis of one element, and takes its first place
+        want = ReferenceEvaluator(model).run(None, {"t": theta})[0]
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
