@@ -11,7 +11,7 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.graph.builders.slices import symbolic_slice
+from tec.graph.builders.slices import is_farthest, symbolic_slice
 from tec.graph.fold_sizes import fraction_of
 from tec.ops.dims import Dim, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, require
 from tec.ops.registry import broadcast_shapes, unfit
@@ -294,11 +294,7 @@ def slice_(c: Call) -> Value:
         if is_symbolic([lo, hi, s, x.shape[a]]):
             begin[a], stride[a], count[a] = symbolic_slice(x.shape[a], lo, hi, s, c.node.name or c.node.output[0])
             continue
-        picked = range(
-            *slice(None if lo < -(2**60) else lo, hi if abs(hi) < 2**60 else _end(hi, s), s).indices(x.shape[a])
-        )
-        if lo < 0 and s < 0 and lo < -x.shape[a]:
-            picked = range(0)
+        picked = _picked(x.shape[a], lo, hi, s)
         begin[a], stride[a], count[a] = (picked.start if len(picked) else 0), s, len(picked)
     if begin == [0] * x.ndim and stride == [1] * x.ndim and count == list(x.shape):
         return x
@@ -308,9 +304,16 @@ def slice_(c: Call) -> Value:
     return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
 
 
-def _end(end: int, step: int) -> int | None:
-    """INT_MAX and INT_MIN mean "to the end" in the direction of the step; the other way, nothing."""
-    return None if (end > 0) == (step > 0) else end
+def _picked(n: int, lo: int, hi: int, step: int) -> range:
+    """The places that a slice takes, as the standard bounds them: backwards, a start before the first element is the first, where NumPy takes none.
+    The largest integers are "to the end" in both directions, as ONNX Runtime has it."""
+
+    def place(v: int, least: int, most: int) -> int:
+        return min(max(v + n if v < 0 else v, least), most)
+
+    if step > 0:
+        return range(place(lo, 0, n), place(hi, 0, n), step)
+    return range(place(lo, 0, n - 1), -1 if is_farthest(hi) else place(hi, -1, n - 1), step)
 
 
 @onnx_op("Pad")

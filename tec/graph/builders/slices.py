@@ -19,6 +19,11 @@ def slice_range(n: Size, start: Size | None, count: Size) -> tuple[Size, Size]:
     return start, count
 
 
+def is_farthest(end: Size) -> bool:
+    """Whether an end is the largest of 32 or 64 bits, which stands for the end in the direction of the step."""
+    return not is_symbolic(end) and end in (2**31 - 1, 2**63 - 1)
+
+
 def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
     """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
     if is_symbolic(step):
@@ -45,6 +50,6 @@ def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[S
     if step > 0:
         first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)
         return first, step, maximum((end - first + step - 1) // step, 0)
-    first = place(lo, -1, n - 1)
-    end = -1 if not is_symbolic(hi) and hi < -(2**31) + 2 else place(hi, -1, n - 1)
+    first = place(lo, 0, n - 1)
+    end = -1 if is_farthest(hi) or (not is_symbolic(hi) and hi < -(2**31) + 2) else place(hi, -1, n - 1)
     return first, step, maximum((first - end - step - 1) // -step, 0)

@@ -122,3 +122,33 @@ def test_affine_grids_of_one_picture_and_of_one_row(align, size):
     ):  # with align_corners it divides by 0 along an axis of one element, and takes its first place
         want = ReferenceEvaluator(model).run(None, {"t": theta})[0]
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+SLICES = [
+    (2, 2**31 - 1, -1, [2, 1, 0]),
+    (2, 2**63 - 1, -2, [2, 0]),
+    (-1, -(2**31), -2, [4, 2, 0]),
+    (-7, -9, -2, [0]),
+    (-7, 2**63 - 1, -1, [0]),
+    (9, 1, -1, [4, 3, 2]),
+    (3, 4, -1, []),
+    (-9, 2**31 - 1, 2, [0, 2, 4]),
+    (7, 2**63 - 1, 1, []),
+]
+
+
+# A size that is 0 for some sizes of the input is told.
+@pytest.mark.parametrize(
+    ("start", "end", "step", "want", "open_size"), [(*s, o) for o in (False, True) for s in SLICES if s[3] or not o]
+)
+def test_bounds_of_slices_beyond_the_ends(start, end, step, want, open_size):
+    """As the standard bounds them and ONNX Runtime has them: NumPy takes nothing before the first element, and the largest integer is an end both ways."""
+    from onnx import numpy_helper
+
+    given = {"s": start, "e": end, "a": 0, "k": step}
+    weights = [numpy_helper.from_array(np.array([v], np.int64), k) for k, v in given.items()]
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n" if open_size else 5])
+    node = helper.make_node("Slice", ["x", *given], ["y"])
+    graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    assert run_model(model, [np.arange(5, dtype=np.float32)])[0].tolist() == want
