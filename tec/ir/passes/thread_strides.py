@@ -6,6 +6,8 @@
                                                                  for t in range(T):
                                                                      for i in range(m, (n - t) // d): f(i * d + t)
 
+What the threads read side by side is asked for two steps ahead (`prefetch`): it lies a grid's width away.
+
 Threads of a block depend on each other at meetings alone, so their steps may alternate. On the left one thread after the other walks
 through all of the memory; on the right the threads read side by side, which are vectors and whole cache lines. In such a block
 atomic operations on the block's own memory are plain ones (`own_atomics`), as one processor runs all of its threads.
@@ -21,9 +23,12 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..dtype import dtype_info
 from ..effects import effects
-from ..visit import map_stmt, substitute
+from ..visit import map_stmt, substitute, visit
 from .rewrite_util import clone, const_int, uses_var
 
+# Bytes of a processor's line; the most lines that are asked for at once, of the 12 to 24 that today's wait for at a time; and the steps from the question to the use:
+# measured on a Zen 3 (2^20 counts in 256, 16 blocks), none is 1.36 of one block's time, one 1.27, two and four 1.11.
+LINE, MOST_LINES, AHEAD = 64, 16, 2
 _BITS = {"atomic_and": B.bitwise_and, "atomic_or": B.bitwise_or, "atomic_xor": B.bitwise_xor}
 
 
@@ -49,7 +54,8 @@ def in_steps(s: S.Stmt, var: E.Var, threads: int, each: Callable[[S.Stmt], S.Stm
     ends = [substitute(loop.extent, {var: B.const(k, var.dtype)}) for k in (0, threads - 1)]
     least = B.maximum(B.minimum(*ends), B.const(0, loop.extent.dtype))
     step = E.Var(loop.var.name, loop.var.dtype, True)
-    common = S.For(step, loop.min, least, each(clone(loop.body, {loop.var: step})))
+    body = clone(loop.body, {loop.var: step})
+    common = S.For(step, loop.min, least, S.seq(*_asked_ahead(body, step, var, threads), each(body)))
     own = E.Var(loop.var.name, loop.var.dtype, True)
     more = S.For(own, least, B.sub(loop.extent, least), clone(loop.body, {loop.var: own}))
     # In all blocks but one or two, no thread takes more steps than another: not one of them then divides to find that out.
@@ -57,6 +63,34 @@ def in_steps(s: S.Stmt, var: E.Var, threads: int, each: Callable[[S.Stmt], S.Stm
     before = [each(S.seq(*items[:at]))] if at else []
     behind = [in_steps(S.seq(*items[at + 1 :]), var, threads, each)] if items[at + 1 :] else []
     return S.seq(*before, common, some, *behind)
+
+
+def _asked_ahead(s: S.Stmt, step: E.Var, thread: E.Var, threads: int) -> list[S.Stmt]:
+    """Prefetches of what the threads read side by side in the next step: it lies a grid's width away, where the processor does not look by itself."""
+    found: dict[str, S.Stmt] = {}
+    reads: list[E.Expr] = []
+    visit(s, expr=reads.append)
+    for e in reads:
+        if not isinstance(e, E.BufferLoad) or len(e.indices) != 1 or e.buffer.scope != "global":
+            continue
+        each = LINE // dtype_info(e.dtype).bytes
+        along = Analyzer().detect_linear(e.indices[0], [thread, step])
+        if (
+            along is None
+            or const_int(along[0]) != 1
+            or const_int(along[1]) is not None
+            or threads % each
+            or threads > each * MOST_LINES
+        ):
+            continue
+        line = E.Var("line", thread.dtype, True)
+        next_ = substitute(e.indices[0], {thread: B.mul(line, B.const(each, thread.dtype)), step: B.add(step, AHEAD)})
+        call = E.Call("prefetch", (E.BufferLoad(e.buffer, (next_,)),), "int32", {"rw": "r", "locality": 3})
+        found.setdefault(
+            repr((e.buffer.name, e.indices[0])),
+            S.For(line, B.const(0, thread.dtype), B.const(threads // each, thread.dtype), S.Evaluate(call)),
+        )
+    return list(found.values())
 
 
 def own_atomics(s: S.Stmt) -> S.Stmt:

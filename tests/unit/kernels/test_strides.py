@@ -132,3 +132,21 @@ def test_threads_without_more_steps_do_not_look_for_them() -> None:
     lines = [line.strip() for line in text.getvalue().splitlines()]
     own_steps = next(k for k, line in enumerate(lines) if "range(max(min(" in line and "extent=" in line)
     assert lines[own_steps - 1].startswith("for threadIdx") and lines[own_steps - 2].startswith("if max(min(")
+
+
+@tec.kernel
+def copied(x, out, at):
+    for i in range(tec.grid_idx(1), len(out), tec.grid_size(1)):
+        out[i] = x[at[i]]
+
+
+def test_what_the_next_steps_read_is_asked_for_ahead() -> None:
+    """Of a grid's stride no processor sees the pattern: the lines of a later step are asked for, where threads read side by side."""
+    text = io.StringIO()
+    x, at = RNG.random(9).astype(np.float32), RNG.integers(0, 9, 3000)
+    out = np.zeros(3000, np.float32)
+    with tec.device_code("llvm", file=text):
+        copied[4, 64](x, out, at)
+    assert (out == x[at]).all()
+    # Of `at`, 64 numbers of 8 bytes a step; not of `x`, whose place is read.
+    assert text.getvalue().count("call void @llvm.prefetch") == 8
