@@ -192,3 +192,37 @@ def _adaptive_roi(c: Call, boxes: Any, scale: float, h: int, w: int, half: bool)
             )
         )  # fmt: skip
     return rows[0] if len(rows) == 1 else c.op("concat", *rows, axis=0)
+
+
+@onnx_op("MaxRoiPool")
+def max_roi_pool(c: Call) -> Value:
+    """The greatest element of each cell of each box. Columns and rows of a cell are independent, so one comes after the other."""
+    x, boxes = c[0], c[1]
+    height, width = c.attr("pooled_shape")
+    count = boxes.shape[0]
+    # Corners in whole elements; a half away from 0, as ONNX Runtime rounds.
+    scaled = c.op("multiply", boxes, c.like(float(c.attr("spatial_scale", 1.0)), boxes))
+    corners = c.op("floor", c.op("add", c.op("abs", scaled), c.like(0.5, boxes)))
+    corners = c.op("multiply", corners, c.op("sign", scaled))
+
+    def cells(first: int, number: int, extent: int) -> Value:
+        """(box, cell, element): whether the element lies in the cell."""
+        begin, end = (c.slice(corners, 1, k, 1) for k in (first, first + 2))
+        size = c.op("maximum", c.op("add", c.op("subtract", end, begin), c.like(1.0, boxes)), c.like(1.0, boxes))
+        step = c.op("divide", size, c.like(float(number), boxes))
+        cell, place = (c.const(np.arange(n), boxes.dtype) for n in (number, extent))
+        low = c.op("add", c.op("floor", c.op("multiply", step, cell)), begin)
+        high = c.op("add", c.op("ceil", c.op("multiply", step, c.op("add", cell, c.like(1.0, boxes)))), begin)
+        low, high = (c.reshape(v, (count, number, 1)) for v in (low, high))
+        return c.op("logical_and", c.op("less_equal", low, place), c.op("less", place, high))
+
+    rows, columns = cells(2, height, x.shape[2]), cells(1, width, x.shape[3])
+    least = c.like(-np.inf, x)
+    batch = c.reshape(c.cast(c.slice(boxes, 1, 0, 1), "int64"), (count,))
+    y = c.reshape(c.op("gather", x, batch, axis=0), (count, x.shape[1], x.shape[2], 1, x.shape[3]))
+    y = c.op("where", c.reshape(columns, (count, 1, 1, width, x.shape[3])), y, least)
+    y = c.op("reduce_max", y, axes=(4,), keepdims=False)  # (box, channel, row, cell)
+    y = c.reshape(y, (count, x.shape[1], 1, x.shape[2], width))
+    y = c.op("where", c.reshape(rows, (count, 1, height, x.shape[2], 1)), y, least)
+    y = c.op("reduce_max", y, axes=(3,), keepdims=False)
+    return c.op("where", c.op("greater", y, least), y, c.like(0.0, x))  # a cell without elements

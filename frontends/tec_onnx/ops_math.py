@@ -232,10 +232,10 @@ def dropout(c: Call) -> Any:
     """Inference passes its input through; a training ratio of 0 as well."""
     x = c[0]
     training = c.opset >= 12 and c.has(2) and bool(np.asarray(c.array(2)))
-    ratio = float(np.asarray(c.array(1))) if c.has(1) else float(c.attr("ratio", 0.5))
-    if not training or ratio == 0:
-        mask = c.const(np.broadcast_to(np.asarray(True), x.shape)) if c.wants(1) else None
-        return Outputs([x, mask])
+    # A ratio that is not used may be an input.
+    ratio = 0.0 if not training else float(np.asarray(c.array(1))) if c.has(1) else float(c.attr("ratio", 0.5))
+    if ratio == 0:
+        return Outputs([x, c.broadcast(c.const(np.asarray(True)), x.shape) if c.wants(1) else None])
     # ONNX leaves the random numbers to the implementation; seeded ones, so that runs agree.
     keep = np.random.RandomState(int(c.attr("seed", 0))).uniform(0, 1, x.shape) >= ratio
     mask = c.const(keep)

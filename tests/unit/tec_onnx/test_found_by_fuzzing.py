@@ -152,3 +152,45 @@ def test_bounds_of_slices_beyond_the_ends(start, end, step, want, open_size):
     graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     assert run_model(model, [np.arange(5, dtype=np.float32)])[0].tolist() == want
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_the_greatest_of_the_cells_of_boxes(scale):
+    """MaxRoiPool, a loop over the elements of each cell: corners are rounded away from 0, and a cell outside of the picture is 0."""
+    x = np.random.default_rng(5).standard_normal((2, 3, 6, 7)).astype(np.float32)
+    boxes = [
+        [0, 0, 0, 3, 3],
+        [1, 1, 1, 5, 4],
+        [0, 2.5, 1.5, 6.4, 5.6],
+        [1, 5, 5, 2, 2],
+        [0, 0, 0, 20, 20],
+        [1, -3, -1, 2, 1],
+    ]
+    boxes = np.array(boxes, np.float32)
+    node = helper.make_node("MaxRoiPool", ["x", "b"], ["y"], pooled_shape=[2, 3], spatial_scale=scale)
+    infos = [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in (("x", x), ("b", boxes))]
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    got = run_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), [x, boxes])[0]
+    want = np.zeros((len(boxes), 3, 2, 3), np.float32)
+    for r, box in enumerate(boxes):
+        x1, y1, x2, y2 = (int(np.copysign(np.floor(abs(v * scale) + 0.5), v)) for v in box[1:])
+        for i in range(2):
+            for j in range(3):
+                high, wide = max(y2 - y1 + 1, 1) / 2, max(x2 - x1 + 1, 1) / 3
+                rows = slice(max(int(np.floor(i * high)) + y1, 0), max(int(np.ceil((i + 1) * high)) + y1, 0))
+                columns = slice(max(int(np.floor(j * wide)) + x1, 0), max(int(np.ceil((j + 1) * wide)) + x1, 0))
+                cell = x[int(box[0]), :, rows, columns]
+                if cell.size:
+                    want[r, :, i, j] = cell.max((1, 2))
+    assert (got == want).all() and (want == 0).any()
+
+
+def test_a_ratio_that_is_not_used_may_be_an_input():
+    """Exporters leave the ratio of a dropout among the inputs; in inference nothing is dropped."""
+    infos = [helper.make_tensor_value_info(k, TensorProto.FLOAT, s) for k, s in (("x", ["n", 3]), ("ratio", []))]
+    node = helper.make_node("Dropout", ["x", "ratio"], ["y", "mask"])
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info(k) for k in ("y", "mask")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    x = np.ones((2, 3), np.float32)
+    y, mask = run_model(model, [x, np.float32(0.3)])
+    assert (y == x).all() and mask.all() and mask.shape == x.shape
