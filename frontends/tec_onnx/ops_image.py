@@ -151,9 +151,8 @@ def affine_grid(c: Call) -> Value:
         # The ends are the middles of the outermost elements, or their edges; a single element is the first.
         places.append(2 * k / max(n - 1, 1) - 1 if c.attr("align_corners", 0) else (2 * k + 1) / n - 1)
     mesh = np.meshgrid(*places, indexing="ij")
-    points = np.stack([*reversed(mesh), np.ones_like(mesh[0])], -1).reshape(
-        -1, len(size) - 1
-    )  # x is the last dimension
+    # x is the last dimension of a picture.
+    points = np.stack([*reversed(mesh), np.ones_like(mesh[0])], -1).reshape(-1, len(size) - 1)
     y = c.op("matmul", c.const(points, theta.dtype), c.op("transpose", theta, perm=(0, 2, 1)))
     return c.reshape(y, (theta.shape[0], *size[2:], len(size) - 2))
 
