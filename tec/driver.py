@@ -388,7 +388,9 @@ class Building:
         Raises LoweringError, CodegenError."""
         low = function if isinstance(function, Lowered) else lowered(function, self.target, self.checked, fresh=fresh)
         if low.func.name in self._functions:
-            raise ArgumentError(f"two functions are called {low.func.name}")
+            raise ArgumentError(
+                f"two functions are called {low.func.name}", hint="tec.build(..., name=...) names a function"
+            )
         self._set(low)
         if instead is not None:
             self._instead[low.func.name] = instead

@@ -33,7 +33,10 @@ def model(module: Any, args: Any, product: str = "", warm: bool = False) -> Any:
         )
     target = Target(module.target)
     if target.kind != "rocm":
-        raise DeviceError(f"the time model is of AMD GPUs, not of {module.target}")
+        raise DeviceError(
+            f"the time model is of AMD GPUs, not of {module.target}",
+            hint='build it for an AMD chip: target="rocm -mcpu=gfx942"',
+        )
     dev = rocm_emu(target.mcpu)
 
     def on_device(a: Any) -> Any:

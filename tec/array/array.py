@@ -159,7 +159,10 @@ class Array:
     def mT(self) -> Array:
         """The last two dimensions exchanged."""
         if self.ndim < 2:
-            raise ArrayValueError(f".mT of an array of {self.ndim} dimensions")
+            raise ArrayValueError(
+                f".mT of an array of {self.ndim} dimensions",
+                hint="it transposes the last two dimensions: x[None, :] makes a row of a vector",
+            )
         n = self.ndim
         return Array(build.transpose(self._node, (*range(n - 2), n - 1, n - 2)))
 
@@ -169,7 +172,9 @@ class Array:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArrayTypeError("len() of an array without dimensions")
+            raise ArrayTypeError(
+                "len() of an array without dimensions", hint="x.size is 1; x.reshape(1) has a dimension"
+            )
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
@@ -375,7 +380,10 @@ def written(out: Any, made: Array) -> Array:
     if type(out) is not Array:
         raise ArrayTypeError(f"out={type(out).__name__}", hint="an array of tec.array, which gets the result")
     if out.shape != made.shape:
-        raise ArrayValueError(f"out of shape {out.shape} for a result of shape {made.shape}")
+        raise ArrayValueError(
+            f"out of shape {out.shape} for a result of shape {made.shape}",
+            hint="out= takes an array of the result's shape, or leave it out",
+        )
     if dtypes.kind_rank(made.dtype) > dtypes.kind_rank(out.dtype):
         raise ArrayTypeError(f"out of {out.dtype} for a result of {made.dtype}", hint="tec.array.astype(result, dtype)")
     build.one_device((out._node, made._node))

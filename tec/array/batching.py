@@ -196,7 +196,10 @@ def _windowed(b: _Batch, e: Entry) -> Node:
     """Images of all elements are one batch; the weights are the same for all."""
     x, *rest = e.inputs
     if any(n in b.whole for n in rest):
-        raise ArrayTypeError(f"vmap through {e.op} with weights of each element's own")
+        raise ArrayTypeError(
+            f"vmap through {e.op} with weights of each element's own",
+            hint="write it with tec.array.einsum or a loop over the batch",
+        )
     whole = b.of(x)
     flat = build.boundary(build.reshape(whole, (b.size * x.shape[0], *x.shape[1:])))
     made = build.make(e.op, (flat, *rest), (b.size * e.made.shape[0], *e.made.shape[1:]), e.made.dtype, e.attrs)
@@ -233,7 +236,10 @@ def vmap(
         """The function, traced for one of the batch, and what it gives with the batch as first axis."""
         axes = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
         if len(axes) != len(args):
-            raise ArrayValueError(f"vmap with {len(axes)} axes of {len(args)} arguments")
+            raise ArrayValueError(
+                f"vmap with {len(axes)} axes of {len(args)} arguments",
+                hint="in_axes has one number or None for each argument",
+            )
         moved = [a if k is None else mapped(functools.partial(_to_front, axis=k), a) for a, k in zip(args, axes)]
         sizes = {x.shape[0] for a, k in zip(moved, axes) if k is not None for x in leaves(a)}
         if len(sizes) != 1 or 0 in sizes:

@@ -99,7 +99,10 @@ def common_shape(nodes: Sequence[Node], what: str) -> Shape:
     """What the shapes broadcast to. Raises ArrayValueError."""
     found = broadcast_shapes([n.shape for n in nodes])
     if found is None:
-        raise ArrayValueError(f"{what}: shapes {', '.join(str(n.shape) for n in nodes)} do not broadcast")
+        raise ArrayValueError(
+            f"{what}: shapes {', '.join(str(n.shape) for n in nodes)} do not broadcast",
+            hint="extents are equal or 1, counted from the last dimension: x[:, None] and tec.array.expand_dims add one",
+        )
     return found
 
 

@@ -65,7 +65,10 @@ def _terms(subscripts: str, operands: tuple[Array, ...]) -> tuple[list[str], str
         n = x.ndim - len(t.replace("...", ""))
         t = t.replace("...", letters[len(letters) - n :] if n else "", 1) if "..." in t else t
         if (not t.isalpha() and t) or len(t) != x.ndim:
-            raise ArrayValueError(f'einsum "{subscripts}": a term "{t}" for an array of {x.ndim} dimensions')
+            raise ArrayValueError(
+                f'einsum "{subscripts}": a term "{t}" for an array of {x.ndim} dimensions',
+                hint="a letter for each dimension, and ... for any number of them",
+            )
         spelled.append(t)
     if not arrow:
         every = "".join(spelled)
@@ -76,7 +79,8 @@ def _terms(subscripts: str, operands: tuple[Array, ...]) -> tuple[list[str], str
     result = right.replace("...", letters, 1)
     if len(set(result)) != len(result) or not set(result) <= set("".join(spelled)):
         raise ArrayValueError(
-            f'einsum "{subscripts}": the result "{right}" has an index twice, or one that no operand has'
+            f'einsum "{subscripts}": the result "{right}" has an index twice, or one that no operand has',
+            hint="each index of the result stands once, and in an operand",
         )
     return spelled, result, letters
 
@@ -88,7 +92,10 @@ def _sizes(subscripts: str, terms: list[str], operands: tuple[Array, ...], dots:
         for c, n in zip(t, x.shape):
             known = sizes.setdefault(c, n)
             if known != n and not (c in dots and 1 in (known, n)):
-                raise ArrayValueError(f'einsum "{subscripts}": the index {c} has extents {known} and {n}')
+                raise ArrayValueError(
+                    f'einsum "{subscripts}": the index {c} has extents {known} and {n}',
+                    hint="dimensions of one letter have one extent",
+                )
             sizes[c] = n if known == 1 else known
     return sizes
 

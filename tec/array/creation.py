@@ -29,7 +29,7 @@ def shape_of(shape: ShapeLike) -> tuple[int, ...]:
     except (AttributeError, TypeError):
         raise ArrayTypeError(f"not a shape: {shape!r}", hint="a shape is a tuple of integers") from None
     if any(n < 0 for n in found):
-        raise ArrayValueError(f"a negative extent in shape {found}")
+        raise ArrayValueError(f"a negative extent in shape {found}", hint="extents are 0 or more")
     return found
 
 
@@ -57,7 +57,10 @@ def asarray(
     if hasattr(obj, "__dlpack__"):
         return _converted(Array(foreign.taken(obj, where, copy)), kind, where, False if copy is False else None)
     if copy is False:
-        raise ArrayValueError("asarray(copy=False) of Python numbers, which are copied")
+        raise ArrayValueError(
+            "asarray(copy=False) of Python numbers, which are copied",
+            hint="leave copy out: numbers become an array of their own",
+        )
     where = place(where)
     if type(obj) in _NUMBERS:
         kind = kind or dtypes.of_scalar(obj, None)
@@ -77,7 +80,10 @@ def _converted(x: Array, kind: DType | None, where: Device | None, copy: bool | 
     if same:
         return Array(build.copy(n)) if copy else x
     if copy is False:
-        raise ArrayValueError(f"asarray(copy=False) of an array of {n.dtype} on {n.device}")
+        raise ArrayValueError(
+            f"asarray(copy=False) of an array of {n.dtype} on {n.device}",
+            hint="leave copy out: another type or device needs a copy",
+        )
     made = x if where is None else x.to_device(where)
     return made if kind is None else Array(build.cast(made._node, kind))
 
@@ -86,7 +92,10 @@ def _of_numpy(x: np.ndarray[Any, Any], kind: DType | None, where: Device | None,
     own = as_dtype(x.dtype)
     if copy is False:
         if (kind is not None and kind != own) or (where is not None and where.driver is not None):
-            raise ArrayValueError(f"asarray(copy=False) of a NumPy array of {own}")
+            raise ArrayValueError(
+                f"asarray(copy=False) of a NumPy array of {own}",
+                hint="leave copy out, or give the array in the type that is asked for",
+            )
         return Array(foreign.shared(x))
     held = nd_array(x, where)
     return Array(build.cast(leaf(held), kind or own))
@@ -108,7 +117,9 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
     try:
         held = np.asarray(plain)
     except (ValueError, OverflowError) as e:
-        raise ArrayValueError(f"no array can be made of this: {e}") from None
+        raise ArrayValueError(
+            f"no array can be made of this: {e}", hint="numbers, and nested lists of them with equal lengths"
+        ) from None
     if held.dtype.kind == "c" and kind is not None and not dtypes.is_complex(kind):
         raise ArrayTypeError(
             f"complex numbers in an array of {kind}", hint="tec.array.real(x) and imag(x) are its parts"
@@ -298,7 +309,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if step == 0:
-        raise ArrayValueError("arange with step 0")
+        raise ArrayValueError("arange with step 0", hint="a step of 1 or -1; tec.array.full repeats one number")
     whole = all(isinstance(v, int) for v in (start, stop, step))
     kind = _dtype_or(dtype, dtypes.DEFAULT_INT if whole else dtypes.DEFAULT_FLOAT)
     n = max(0, -(-(stop - start) // step)) if whole else max(0, math.ceil((stop - start) / step))
@@ -323,7 +334,7 @@ def linspace(
     kind = _dtype_or(dtype, dtypes.DEFAULT_FLOAT)
     where = place(device)
     if num < 0:
-        raise ArrayValueError(f"linspace of {num} numbers")
+        raise ArrayValueError(f"linspace of {num} numbers", hint="a count of 0 or more")
     if not num:
         return empty((0,), dtype=kind, device=where)
     gaps = num - 1 if endpoint else num
@@ -368,7 +379,10 @@ def _diagonal(relation: str, shape: tuple[int, ...], k: int, device: Device) -> 
 def _triangle(x: Array, k: int, relation: str) -> Array:
     n = node_of(x)
     if len(n.shape) < 2:
-        raise ArrayValueError(f"a triangle of an array of {len(n.shape)} dimensions")
+        raise ArrayValueError(
+            f"a triangle of an array of {len(n.shape)} dimensions",
+            hint="it takes a matrix or a batch of them: x[None, :] makes one of a row",
+        )
     if 0 in n.shape:
         return Array(build.copy(n))
     inside = _diagonal(relation, n.shape, k, n.device)
@@ -407,7 +421,10 @@ def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
         raise ArrayValueError(f"meshgrid(indexing={indexing!r})", hint='"xy" or "ij"')
     nodes = [node_of(x) for x in arrays]
     if any(len(n.shape) != 1 for n in nodes):
-        raise ArrayValueError(f"meshgrid of shapes {', '.join(str(n.shape) for n in nodes)}: each has one dimension")
+        raise ArrayValueError(
+            f"meshgrid of shapes {', '.join(str(n.shape) for n in nodes)}: each has one dimension",
+            hint="tec.array.ravel(x) makes a vector",
+        )
     order = list(range(len(nodes)))
     if indexing == "xy" and len(nodes) > 1:
         order[0], order[1] = 1, 0

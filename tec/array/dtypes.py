@@ -163,13 +163,19 @@ def of_scalar(value: Any, beside: DType | None) -> DType:
         if beside in _INTS:
             low, high = int_limits(beside)
             if not low <= value <= high:
-                raise ArrayTypeError(f"{value} is outside of {beside}, which holds {low} to {high}")
+                raise ArrayTypeError(
+                    f"{value} is outside of {beside}, which holds {low} to {high}",
+                    hint="x.astype(dtype) makes the array of a type that holds it",
+                )
         return beside
     if kind is float:
         return DEFAULT_FLOAT if beside is None or beside == "bool" or beside in _INTS else beside
     if kind is complex:
         return DEFAULT_COMPLEX if beside is None else promote(beside, DEFAULT_COMPLEX)
-    raise ArrayTypeError(f"a {kind.__name__} is neither an array nor a number: {value!r}")
+    raise ArrayTypeError(
+        f"a {kind.__name__} is neither an array nor a number: {value!r}",
+        hint="tec.array.asarray(x) makes an array of numbers, lists and NumPy arrays",
+    )
 
 
 @cache
@@ -225,7 +231,7 @@ def finfo(type: Any, /) -> FInfo:
     d = _of(type)
     d = PART.get(d.name, d)
     if d not in _FLOATS:
-        raise ArrayTypeError(f"finfo({d}): no float type")
+        raise ArrayTypeError(f"finfo({d}): no float type", hint="iinfo knows integers")
     fraction, top = _FLOAT_FORMS[d.name]
     largest = (2.0 - 2.0**-fraction) * 2.0**top
     return FInfo(bits(d), 2.0**-fraction, largest, -largest, 2.0 ** (1 - top), d)
@@ -239,7 +245,7 @@ def iinfo(type: Any, /) -> IInfo:
     """
     d = _of(type)
     if d not in _INTS:
-        raise ArrayTypeError(f"iinfo({d}): no integer type")
+        raise ArrayTypeError(f"iinfo({d}): no integer type", hint="finfo knows floats")
     low, high = int_limits(d)
     return IInfo(bits(d), high, low, d)
 

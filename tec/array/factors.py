@@ -112,5 +112,8 @@ def cholesky(n: Node) -> Node:
             below: Any = a[:, last:, first:last]
             a[:, last:, last:] = a[:, last:, last:] - below @ below.mT
     if count and wrong.numpy().any():
-        raise ArrayValueError("cholesky of a matrix that is not positive definite")
+        raise ArrayValueError(
+            "cholesky of a matrix that is not positive definite",
+            hint="a symmetric matrix whose eigenvalues are above 0: a small multiple of tec.array.eye added often makes one",
+        )
     return build.reshape(a._node, n.shape)

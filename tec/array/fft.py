@@ -49,7 +49,7 @@ def _given(name: str, x: Any, norm: str, real: bool = False) -> Node:
     if real and is_complex(n):
         raise ArrayTypeError(f"{name} of {n.dtype}, which takes real numbers", hint="fft takes complex ones")
     if not n.shape:
-        raise ArrayValueError(f"{name} of an array of 0 dimensions")
+        raise ArrayValueError(f"{name} of an array of 0 dimensions", hint="x.reshape(1) has a dimension")
     if not is_complex(n) and n.dtype not in WHOLE:
         n = build.cast(n, dtypes.DEFAULT_FLOAT)
     return n

@@ -54,7 +54,10 @@ def to_numpy(self: Array, dtype: npt.DTypeLike | None = None, copy: bool | None 
     a = in_memory(self._node)
     if copy or (dtype is not None and np.dtype(dtype) != numpy_dtype(a.dtype)):
         if copy is False:
-            raise ArrayValueError(f"{a.dtype} as {np.dtype(dtype)} needs a copy")
+            raise ArrayValueError(
+                f"{a.dtype} as {np.dtype(dtype)} needs a copy",
+                hint="np.array(x) copies, and x.astype(dtype) converts before",
+            )
         return a.numpy() if dtype is None else a.numpy().astype(dtype)
     self._node.held().lent = True
     return np.asarray(a.read_only())
@@ -103,7 +106,10 @@ def array_function(self: Array, function: Any, types: Any, args: Any, kwargs: An
     except TypeError as e:
         if isinstance(e, ArrayTypeError):
             raise
-        raise ArrayTypeError(f"np.{name} on an array is tec.array.{name}: {e}") from None
+        raise ArrayTypeError(
+            f"np.{name} on an array is tec.array.{name}: {e}",
+            hint="write tec.array's own arguments, or np's on x.numpy()",
+        ) from None
 
 
 # ---- DLPack
@@ -145,7 +151,7 @@ def taken(x: Any, device: DeviceLike, copy: bool | None) -> Node:
         return leaf(held, foreign=True)
     if copy is False:
         why = "is not compact" if wanted is held.device else f"is on {held.device}"
-        raise ArrayBufferError(f"from_dlpack(copy=False): the memory {why}")
+        raise ArrayBufferError(f"from_dlpack(copy=False): the memory {why}", hint="leave copy out, or copy=True")
     return leaf(held.copyto(empty(held.shape, held.dtype, wanted)))
 
 
@@ -167,5 +173,8 @@ def cuda_interface(self: Array) -> dict[str, Any]:
 def shared(x: np.ndarray[Any, Any]) -> Node:
     """A node on a NumPy array's memory. Raises ArrayValueError where it does not lie in order."""
     if not x.flags.c_contiguous:
-        raise ArrayValueError("asarray(copy=False) of a NumPy array that is not compact")
+        raise ArrayValueError(
+            "asarray(copy=False) of a NumPy array that is not compact",
+            hint="np.ascontiguousarray(a), or leave copy out",
+        )
     return leaf(from_numpy(x), foreign=True)

@@ -140,7 +140,10 @@ def value_and_grad(
         run = _Run(f, args, places, "the gradient", **rest)
         result = run.result
         if has_aux and not (isinstance(result, tuple) and len(result) == 2):
-            raise ArrayTypeError("with has_aux the function gives a pair: what is differentiated, and anything else")
+            raise ArrayTypeError(
+                "with has_aux the function gives a pair: what is differentiated, and anything else",
+                hint="return loss, more",
+            )
         out = result[0] if has_aux else result
         if type(out) is not Array:
             raise ArrayTypeError(
@@ -200,7 +203,8 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
         given = leaves(heads)
         if [g.shape for g in given] != [x.shape for x in outputs]:
             raise ArrayValueError(
-                f"vjp with weights of shapes {[g.shape for g in given]} for results of {[x.shape for x in outputs]}"
+                f"vjp with weights of shapes {[g.shape for g in given]} for results of {[x.shape for x in outputs]}",
+                hint="weights have the shapes of the results: tec.array.ones_like(y)",
             )
         return tuple(rebuilt(run.given, list(run.pull(outputs, given))))
 
@@ -217,7 +221,10 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     """
     moves = leaves(list(tangents))
     if [x.shape for x in moves] != [x.shape for x in leaves(list(primals))]:
-        raise ArrayValueError("jvp with tangents of other shapes than the primals")
+        raise ArrayValueError(
+            "jvp with tangents of other shapes than the primals",
+            hint="a tangent has the shape of its primal: tec.array.ones_like(x)",
+        )
     result, pull = vjp(f, *primals)
     weights = mapped(zeros_like, result)
     _, back = vjp(pull, weights)

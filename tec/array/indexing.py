@@ -48,9 +48,11 @@ def _keys(n: Node, key: Any) -> list[Any]:
                 hint="indices are integers, slices, ..., None, and arrays of integers or bools: tec.array.asarray(i)",
             )
     if given > len(n.shape):
-        raise ArrayIndexError(f"{given} indices for {len(n.shape)} dimensions")
+        raise ArrayIndexError(
+            f"{given} indices for {len(n.shape)} dimensions", hint="one for each dimension at most; None adds one"
+        )
     if sum(k is Ellipsis for k in keys) > 1:
-        raise ArrayIndexError("more than one ... in an index")
+        raise ArrayIndexError("more than one ... in an index", hint="one ... stands for all dimensions that are left")
     at = next((i for i, k in enumerate(keys) if k is Ellipsis), None)
     rest = [slice(None)] * (len(n.shape) - given)
     if at is None:
@@ -76,7 +78,9 @@ class _Region:
                 try:
                     first, last, step = k.indices(extent)
                 except (TypeError, ValueError) as e:
-                    raise ArrayIndexError(f"the slice {k} of dimension {d}: {e}") from None
+                    raise ArrayIndexError(
+                        f"the slice {k} of dimension {d}: {e}", hint="bounds and steps are integers; a step is not 0"
+                    ) from None
                 count = len(range(first, last, step))
                 starts.append(first if count else 0)
                 steps.append(step if count > 1 else 1)
@@ -85,7 +89,10 @@ class _Region:
             else:
                 i = k.__index__()
                 if not -extent <= i < extent:
-                    raise ArrayIndexError(f"index {i} of dimension {d}, which has extent {extent}")
+                    raise ArrayIndexError(
+                        f"index {i} of dimension {d}, which has extent {extent}",
+                        hint="indices run from 0 to the extent less 1, or from -1 down",
+                    )
                 starts.append(i % extent)
                 steps.append(1)
                 sizes.append(1)
@@ -140,7 +147,10 @@ def _is_mask(k: Any) -> bool:
 def _check_mask(mask: Node, shape: tuple[int, ...]) -> None:
     # As with NumPy, a mask of no elements picks none of any extent.
     if len(mask.shape) > len(shape) or any(m not in (0, k) for m, k in zip(mask.shape, shape)):
-        raise ArrayIndexError(f"a mask of shape {mask.shape} on dimensions of extents {shape}")
+        raise ArrayIndexError(
+            f"a mask of shape {mask.shape} on dimensions of extents {shape}",
+            hint="a mask has the shape of the array, or of its first dimensions",
+        )
 
 
 def _with_places(n: Node, keys: Sequence[Any]) -> list[Any]:
@@ -214,7 +224,10 @@ def _split(n: Node, keys: Sequence[Any]) -> tuple[Node, list[Node], list[int]]:
             else:
                 i = k.__index__()
                 if not -extent <= i < extent:
-                    raise ArrayIndexError(f"index {i} of dimension {d}, which has extent {extent}")
+                    raise ArrayIndexError(
+                        f"index {i} of dimension {d}, which has extent {extent}",
+                        hint="indices run from 0 to the extent less 1, or from -1 down",
+                    )
                 picked.append(scalar(i % extent, dtypes.int64, n.device))
             dims.append(out)
             plain.append(slice(None))
@@ -233,7 +246,7 @@ def _gathered(n: Node, keys: Sequence[Any]) -> Node:
         kept = [m for k, m in enumerate(n.shape) if k not in dims]
         at = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
         if 0 in n.shape and 0 not in (*kept[:at], *shape, *kept[at:]):
-            raise ArrayIndexError("an index into an array without elements")
+            raise ArrayIndexError("an index into an array without elements", hint="test x.size first")
         return build.full(0, (*kept[:at], *shape, *kept[at:]), n.dtype, n.device)
     if len(picked) == 1:
         return build.gather(build.boundary(n), picked[0], dims[0])
@@ -285,7 +298,10 @@ def _fits(value: Node, shape: tuple[int, ...]) -> None:
     if any(m != 1 for m in value.shape[: max(extra, 0)]) or any(
         m not in (1, k) for m, k in zip(reversed(trimmed), reversed(shape))
     ):
-        raise ArrayValueError(f"values of shape {value.shape} assigned to a region of shape {shape}")
+        raise ArrayValueError(
+            f"values of shape {value.shape} assigned to a region of shape {shape}",
+            hint="values have the region's shape, or broadcast to it: value[:, None]",
+        )
 
 
 def _put_region(n: Node, region: _Region, value: Node) -> Node:

@@ -24,9 +24,11 @@ def axis_of(axis: Any, ndim: int) -> int:
     try:
         k = int(axis.__index__())
     except AttributeError:
-        raise ArrayTypeError(f"an axis is an integer, not {axis!r}") from None
+        raise ArrayTypeError(
+            f"an axis is an integer, not {axis!r}", hint="axis=0, or a tuple of integers where a function takes several"
+        ) from None
     if not -ndim <= k < ndim:
-        raise ArrayAxisError(f"axis {k} of an array of {ndim} dimensions")
+        raise ArrayAxisError(f"axis {k} of an array of {ndim} dimensions", hint="axes run from 0, or from -1 back")
     return k % ndim
 
 
@@ -37,7 +39,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     found = sorted(axis_of(a, ndim) for a in given)
     if len(set(found)) != len(found):
-        raise ArrayValueError(f"an axis twice in {tuple(given)}")
+        raise ArrayValueError(f"an axis twice in {tuple(given)}", hint="name each axis once")
     return tuple(found)
 
 
@@ -53,7 +55,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     given = [tuple(s) for s in shapes]
     found = common(given) if given else ()
     if found is None:
-        raise ArrayValueError(f"shapes {', '.join(map(str, given))} do not broadcast")
+        raise ArrayValueError(
+            f"shapes {', '.join(map(str, given))} do not broadcast",
+            hint="extents are equal or 1, counted from the last dimension",
+        )
     return found
 
 
@@ -66,7 +71,10 @@ def broadcast_to(x: Array, /, shape: ShapeLike) -> Array:
     """
     n, new = node_of(x), shape_of(shape)
     if common([n.shape, new]) != new:
-        raise ArrayValueError(f"shape {n.shape} does not broadcast to {new}")
+        raise ArrayValueError(
+            f"shape {n.shape} does not broadcast to {new}",
+            hint="extents are equal or 1, counted from the last dimension: x[:, None] adds one",
+        )
     return Array(build.broadcast_to(n, new))
 
 
@@ -99,10 +107,16 @@ def reshape(x: Array, /, shape: ShapeLike, *, copy: bool | None = None) -> Array
     if new.count(-1) == 1:
         rest = prod(m for m in new if m != -1)
         if rest == 0 or n.size % rest:
-            raise ArrayValueError(f"shape {n.shape} cannot become {tuple(new)}")
+            raise ArrayValueError(
+                f"shape {n.shape} cannot become {tuple(new)}",
+                hint="one -1 at most, beside extents that divide the number of elements",
+            )
         new[new.index(-1)] = n.size // rest
     if any(m < 0 for m in new) or prod(new) != n.size:
-        raise ArrayValueError(f"shape {n.shape} ({n.size} elements) cannot become {tuple(new)}")
+        raise ArrayValueError(
+            f"shape {n.shape} ({n.size} elements) cannot become {tuple(new)}",
+            hint="the new shape has as many elements; -1 stands for what is left",
+        )
     return Array(build.reshape(build.copy(n) if copy else n, tuple(new)))
 
 
@@ -129,7 +143,10 @@ def squeeze(x: Array, /, axis: Any = None) -> Array:
     n = node_of(x)
     gone = [k for k, m in enumerate(n.shape) if m == 1] if axis is None else axes_of(axis, len(n.shape))
     if any(n.shape[k] != 1 for k in gone):
-        raise ArrayValueError(f"squeeze of axis {axis} of shape {n.shape}, whose extent is not 1")
+        raise ArrayValueError(
+            f"squeeze of axis {axis} of shape {n.shape}, whose extent is not 1",
+            hint="x.reshape(shape), or an axis of extent 1",
+        )
     return Array(build.reshape(n, tuple(m for k, m in enumerate(n.shape) if k not in gone)))
 
 
@@ -142,7 +159,9 @@ def permute_dims(x: Array, /, axes: Any) -> Array:
     n = node_of(x)
     perm = tuple(axis_of(a, len(n.shape)) for a in axes)
     if sorted(perm) != list(range(len(n.shape))):
-        raise ArrayValueError(f"{tuple(axes)} does not permute {len(n.shape)} dimensions")
+        raise ArrayValueError(
+            f"{tuple(axes)} does not permute {len(n.shape)} dimensions", hint="each dimension once: (1, 0) for a matrix"
+        )
     return Array(build.transpose(n, perm))
 
 
@@ -157,7 +176,7 @@ def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
     a = [axis_of(k, ndim) for k in (source if isinstance(source, (tuple, list)) else (source,))]
     b = [axis_of(k, ndim) for k in (destination if isinstance(destination, (tuple, list)) else (destination,))]
     if len(a) != len(b) or len(set(a)) != len(a) or len(set(b)) != len(b):
-        raise ArrayValueError(f"moveaxis from {source} to {destination}")
+        raise ArrayValueError(f"moveaxis from {source} to {destination}", hint="as many destinations as sources")
     order = [k for k in range(ndim) if k not in a]
     for to, of in sorted(zip(b, a)):
         order.insert(to, of)
@@ -185,7 +204,7 @@ def flip(x: Array, /, axis: int | Sequence[int] | None = None) -> Array:
 def _joined(arrays: Any, what: str) -> list[Node]:
     nodes = [node_of(x) for x in arrays]
     if not nodes:
-        raise ArrayValueError(f"{what} of no arrays")
+        raise ArrayValueError(f"{what} of no arrays", hint="at least one")
     build.one_device(nodes)
     kind = dtypes.result_type(*(n.dtype for n in nodes))
     return [build.cast(n, kind) for n in nodes]
@@ -206,7 +225,10 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Array:
         len(n.shape) != len(first) or any(a != b for d, (a, b) in enumerate(zip(n.shape, first)) if d != k)
         for n in nodes
     ):
-        raise ArrayValueError(f"concat along axis {axis} of shapes {', '.join(str(n.shape) for n in nodes)}")
+        raise ArrayValueError(
+            f"concat along axis {axis} of shapes {', '.join(str(n.shape) for n in nodes)}",
+            hint="arrays agree in all extents but that one",
+        )
     made = build.concat(nodes, k)
     return Array(build.unary("identity", made) if any(made is n for n in nodes) else made)
 
@@ -220,7 +242,10 @@ def stack(arrays: Any, /, axis: int = 0) -> Array:
     """
     nodes = _joined(arrays, "stack")
     if any(n.shape != nodes[0].shape for n in nodes):
-        raise ArrayValueError(f"stack of shapes {', '.join(str(n.shape) for n in nodes)}")
+        raise ArrayValueError(
+            f"stack of shapes {', '.join(str(n.shape) for n in nodes)}",
+            hint="arrays of one shape; tec.array.concat joins others",
+        )
     k = axis_of(axis, len(nodes[0].shape) + 1)
     new = [build.reshape(n, (*n.shape[:k], 1, *n.shape[k:])) for n in nodes]
     made = build.concat(new, k)
@@ -249,12 +274,12 @@ def roll(x: Array, /, shift: Any, axis: int | Sequence[int] | None = None) -> Ar
     n = node_of(x)
     if axis is None:
         if not isinstance(shift, int):
-            raise ArrayValueError(f"roll(shift={shift!r}) without axes")
+            raise ArrayValueError(f"roll(shift={shift!r}) without axes", hint="axis= says along which each shift goes")
         return reshape(roll(reshape(x, (n.size,)), shift, axis=0), n.shape)
     axes = [axis_of(a, len(n.shape)) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
     if len(shifts) != len(axes):
-        raise ArrayValueError(f"roll by {shift} along {axis}")
+        raise ArrayValueError(f"roll by {shift} along {axis}", hint="as many shifts as axes")
     for k, by in zip(axes, shifts):
         m = n.shape[k]
         by = by % m if m else 0
@@ -277,7 +302,7 @@ def tile(x: Array, repetitions: Any, /) -> Array:
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - len(n.shape)) + n.shape
     if any(t < 0 for t in times):
-        raise ArrayValueError(f"tile by {times}")
+        raise ArrayValueError(f"tile by {times}", hint="counts are 0 or more")
     pairs = tuple(m for s in shape for m in (1, s))
     wide = tuple(m for t, s in zip(times, shape) for m in (t, s))
     final = tuple(t * s for t, s in zip(times, shape))
@@ -296,7 +321,7 @@ def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
     n = node_of(x)
     if isinstance(repeats, (tuple, list)):
         if any(r < 0 for r in repeats):
-            raise ArrayValueError(f"repeat {min(repeats)} times")
+            raise ArrayValueError(f"repeat {min(repeats)} times", hint="counts are 0 or more")
         repeats = asarray(repeats, dtype=dtypes.int64, device=n.device)
     if axis is None:
         n, k = build.reshape(n, (n.size,)), 0
@@ -307,7 +332,7 @@ def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
         repeats = int(repeats.item())
     if type(repeats) is not Array:
         if repeats < 0:
-            raise ArrayValueError(f"repeat {repeats} times")
+            raise ArrayValueError(f"repeat {repeats} times", hint="counts are 0 or more")
         final = (*n.shape[:k], m * repeats, *n.shape[k + 1 :])
         if 0 in final:
             return Array(build.full(0, final, n.dtype, n.device))
@@ -316,7 +341,10 @@ def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
         return Array(build.reshape(wide, final))
     counts = node_of(repeats)
     if counts.shape != (m,):
-        raise ArrayValueError(f"repeat with {counts.shape} counts along {m} elements")
+        raise ArrayValueError(
+            f"repeat with {counts.shape} counts along {m} elements",
+            hint="a count for each element along the axis, or one for all",
+        )
     # Element i of the result is that whose counts up to it first exceed i.
     ends = (
         build.boundary(build.make("cumsum", (build.cast(counts, dtypes.int64),), (m,), dtypes.int64, (("axis", 0),)))
@@ -346,7 +374,9 @@ def take(x: Array, indices: Array, /, axis: int | None = None) -> Array:
     n = node_of(x)
     if axis is None:
         if len(n.shape) != 1:
-            raise ArrayValueError(f"take of an array of {len(n.shape)} dimensions without an axis")
+            raise ArrayValueError(
+                f"take of an array of {len(n.shape)} dimensions without an axis", hint="axis=0, or tec.array.ravel(x)"
+            )
         axis = 0
     k = axis_of(axis, len(n.shape))
     return x[(*(slice(None),) * k, indices)]
@@ -363,10 +393,16 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
     build.one_device((n, index))
     k = axis_of(axis, len(n.shape))
     if len(index.shape) != len(n.shape):
-        raise ArrayValueError(f"take_along_axis of shape {n.shape} by indices of shape {index.shape}")
+        raise ArrayValueError(
+            f"take_along_axis of shape {n.shape} by indices of shape {index.shape}",
+            hint="indices have as many dimensions, and the same extents but along the axis",
+        )
     others = common([(*n.shape[:k], 1, *n.shape[k + 1 :]), (*index.shape[:k], 1, *index.shape[k + 1 :])])
     if others is None:
-        raise ArrayValueError(f"take_along_axis of shape {n.shape} by indices of shape {index.shape}")
+        raise ArrayValueError(
+            f"take_along_axis of shape {n.shape} by indices of shape {index.shape}",
+            hint="indices have as many dimensions, and the same extents but along the axis",
+        )
     index = build.broadcast_to(index, (*others[:k], index.shape[k], *others[k + 1 :]))
     n = build.broadcast_to(n, (*others[:k], n.shape[k], *others[k + 1 :]))
     if 0 in index.shape:

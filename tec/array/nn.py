@@ -102,7 +102,10 @@ def cross_entropy(logits: Array, labels: Array, /) -> Array:
     if not dtypes.is_int(node_of(labels, "the labels").dtype):
         raise ArrayTypeError(f"labels of {labels.dtype}", hint="integers: the number of a class")
     if labels.shape != logits.shape[:-1]:
-        raise ArrayValueError(f"labels of shape {labels.shape} for logits of {logits.shape}")
+        raise ArrayValueError(
+            f"labels of shape {labels.shape} for logits of {logits.shape}",
+            hint="one class for each row: the logits' shape without the last",
+        )
     picked = take_along_axis(log_softmax(logits), expand_dims(labels, -1), axis=-1)
     return -mean(picked)
 
@@ -142,7 +145,7 @@ def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None,
 def _each(name: str, value: Any, d: int) -> tuple[int, ...]:
     found = (int(value),) * d if hasattr(value, "__index__") else tuple(int(v) for v in value)
     if len(found) != d:
-        raise ArrayValueError(f"{name}={value} for {d} spatial dimensions")
+        raise ArrayValueError(f"{name}={value} for {d} spatial dimensions", hint="one number, or one for each of them")
     return found
 
 
@@ -161,7 +164,10 @@ def conv(
     a, w = _floats("conv", x), _floats("conv", weight)
     d = len(a.shape) - 2
     if d < 1 or len(w.shape) != d + 2 or a.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
-        raise ArrayValueError(f"conv of shapes {a.shape} and {w.shape} in {groups} groups")
+        raise ArrayValueError(
+            f"conv of shapes {a.shape} and {w.shape} in {groups} groups",
+            hint="x is (batch, channels, size ...), w (out channels, channels / groups, window ...)",
+        )
     around = _each("padding", padding, d)
     made = _applied(
         "conv", a, w, strides=_each("strides", strides, d), dilations=_each("dilations", dilations, d), before=around, after=around, groups=groups,
@@ -173,12 +179,15 @@ def _pooled(op: str, x: Array, window: Any, strides: Any, padding: Any, **more: 
     n = _floats(op, x)
     d = len(n.shape) - 2
     if d < 1:
-        raise ArrayValueError(f"{op} of an array of {len(n.shape)} dimensions")
+        raise ArrayValueError(f"{op} of an array of {len(n.shape)} dimensions", hint="(batch, channels, size ...)")
     kernel, around = _each("window", window, d), _each("padding", padding, d)
     steps = kernel if strides is None else _each("strides", strides, d)
     room = tuple((m + 2 * p - k) // s + 1 for m, p, k, s in zip(n.shape[2:], around, kernel, steps))
     if min(room) < 1:
-        raise ArrayValueError(f"{op} of shape {n.shape} by windows of {kernel}")
+        raise ArrayValueError(
+            f"{op} of shape {n.shape} by windows of {kernel}",
+            hint="a window is no larger than what it slides over, padding included",
+        )
     return _applied(
         op, n, kernel=kernel, strides=steps, dilations=(1,) * d, before=around, after=around, out_space=room, **more
     )

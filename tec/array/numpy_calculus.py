@@ -66,7 +66,10 @@ def _gradient(x: Array, k: int, spacing: Any, order: int) -> Array:
         return manipulation.concat([ends[0], inner, ends[1]], axis=k)
     where = _vector(spacing, x)
     if where.shape != (n,):
-        raise ArrayValueError(f"gradient along {n} elements with coordinates of shape {where.shape}")
+        raise ArrayValueError(
+            f"gradient along {n} elements with coordinates of shape {where.shape}",
+            hint="one coordinate for each element along the axis, or one step",
+        )
     gap = manipulation.reshape(_floating(where[1:] - where[:-1]), tuple(n - 1 if d == k else 1 for d in range(x.ndim)))
 
     def of(first: int, stop: int) -> Array:

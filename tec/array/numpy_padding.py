@@ -56,7 +56,7 @@ def _pairs(given: Any, ndim: int) -> list[list[Any]]:
 def _along(x: Array, k: int, width: list[int], mode: str, value: list[Any]) -> Array:
     n = x.shape[k]
     if not n and mode not in ("constant", "empty", "linear_ramp"):
-        raise ArrayValueError(f"pad(mode={mode!r}) along an axis of 0 elements")
+        raise ArrayValueError(f"pad(mode={mode!r}) along an axis of 0 elements", hint='mode="constant" fills it')
     if mode in _INDEXED:  # NumPy's own rule, of places in the place of elements
         places = np.pad(np.arange(n), width, mode=mode)  # type: ignore[call-overload]
         return manipulation.take(x, creation.asarray(places, device=x.device), axis=k)

@@ -21,7 +21,7 @@ def _ordered_axis(x: Array, kth: Any, axis: int | None) -> tuple[Array, int]:
     n = held.shape[k]
     for i in kth if isinstance(kth, (tuple, list)) else (kth,):
         if not -n <= i < n:
-            raise ArrayIndexError(f"element {i} of {n} in order")
+            raise ArrayIndexError(f"element {i} of {n} in order", hint="k is below the number of elements")
     return held, k
 
 
@@ -46,7 +46,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     """The order by several keys, the last of which decides first."""
     each = [keys[k] for k in range(len(keys))]
     if not each:
-        raise ArrayValueError("lexsort by no keys")
+        raise ArrayValueError("lexsort by no keys", hint="at least one; the last is the first to decide")
     order = sorting.argsort(each[0], axis=axis)
     for key in each[1:]:
         along = sorting.argsort(manipulation.take_along_axis(key, order, axis=axis), axis=axis)
@@ -96,7 +96,9 @@ def choose(a: Any, choices: Sequence[Any]) -> Array:
 def select(conditions: Sequence[Array], choices: Sequence[Any], default: Any = 0) -> Array:
     """For each element the choice of the first condition that holds, else `default`."""
     if len(conditions) != len(choices) or not conditions:
-        raise ArrayValueError(f"select of {len(choices)} choices by {len(conditions)} conditions")
+        raise ArrayValueError(
+            f"select of {len(choices)} choices by {len(conditions)} conditions", hint="a choice for each condition"
+        )
     made = default
     for condition, choice in zip(reversed(conditions), reversed(choices)):
         if not isinstance(made, Array) and not isinstance(choice, Array):

@@ -79,7 +79,7 @@ def quantile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) 
         ordered = manipulation.astype(ordered, dtypes.DEFAULT_FLOAT)
     lead, at = (slice(None),) * k, q * (ordered.shape[k] - 1)
     if not ordered.shape[k]:
-        raise ArrayValueError(f"a quantile of no elements: shape {x.shape} along {axis}")
+        raise ArrayValueError(f"a quantile of no elements: shape {x.shape} along {axis}", hint="test x.size first")
     below, above, last = (ordered[(*lead, i)] for i in (math.floor(at), math.ceil(at), -1))
     between = below + (above - below) * (at - math.floor(at))
     # Infinities that are equal have no difference; NaN is sorted to the end.
@@ -220,7 +220,9 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
     if not dtypes.is_int(x.dtype) or x.ndim != 1:
         raise ArrayTypeError(f"bincount of {x.dtype} and shape {x.shape}", hint="it takes a vector of integers")
     if weights is not None and weights.shape != x.shape:
-        raise ArrayValueError(f"bincount of {len(x)} numbers with weights of shape {weights.shape}")
+        raise ArrayValueError(
+            f"bincount of {len(x)} numbers with weights of shape {weights.shape}", hint="a weight for each element"
+        )
     if not len(x):
         return creation.zeros((minlength,), dtype=dtypes.int64 if weights is None else dtypes.float64, device=x.device)
     if TRACED:
@@ -277,9 +279,11 @@ def histogram(
     else:
         edges = bins if isinstance(bins, Array) else creation.asarray(bins, device=x.device)
         if not _ascends(edges):
-            raise ArrayValueError("histogram between edges that do not ascend")
+            raise ArrayValueError("histogram between edges that do not ascend", hint="tec.array.sort(edges)")
     if weights is not None and weights.shape != x.shape:
-        raise ArrayValueError(f"histogram of shape {x.shape} with weights of shape {weights.shape}")
+        raise ArrayValueError(
+            f"histogram of shape {x.shape} with weights of shape {weights.shape}", hint="a weight for each element"
+        )
     order = None if weights is None else sorting.argsort(flat)
     ordered = sorting.sort(flat) if order is None else flat[order]
     places = searching.searchsorted(ordered, edges[:-1])
@@ -316,7 +320,7 @@ def digitize(x: Array, bins: Array, right: bool = False) -> Array:
         return searching.searchsorted(bins, x, side=side)
     backwards = manipulation.flip(bins)
     if not _ascends(backwards):
-        raise ArrayValueError("digitize between edges that neither ascend nor descend")
+        raise ArrayValueError("digitize between edges that neither ascend nor descend", hint="tec.array.sort(edges)")
     return len(bins) - searching.searchsorted(backwards, x, side=side)
 
 

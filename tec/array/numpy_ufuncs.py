@@ -59,7 +59,7 @@ def _halved(f: Binary, x: Array, axis: Any, keepdims: bool) -> Array:
         return manipulation.reshape(joined, (1,) * x.ndim) if keepdims else joined
     k = manipulation.axis_of(axis, x.ndim)
     if not x.shape[k]:
-        raise ArrayValueError(f"{f.__name__}.reduce of no elements, which has no first value")
+        raise ArrayValueError(f"{f.__name__}.reduce of no elements, which has no first value", hint="test x.size first")
     while (n := x.shape[k]) > 1:
         half = n // 2
         joined = f(_part(x, k, 0, half), _part(x, k, half, 2 * half))

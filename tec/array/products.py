@@ -92,7 +92,9 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
             hint="an axis is negative: -1 is the last of both",
         )
     if a.shape[axis] != b.shape[axis]:
-        raise ArrayValueError(f"vecdot of shapes {a.shape} and {b.shape} along axis {axis}")
+        raise ArrayValueError(
+            f"vecdot of shapes {a.shape} and {b.shape} along axis {axis}", hint="vectors of one length along the axis"
+        )
     product = build.binary("multiply", build.unary("conj", a) if dtypes.is_complex(a.dtype) else a, b)
     return Array(reduce("sum", product, axis, False))
 
@@ -113,14 +115,20 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
         )
     else:
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
-            raise ArrayValueError(f"tensordot of shapes {a.shape} and {b.shape} over {axes} axes")
+            raise ArrayValueError(
+                f"tensordot of shapes {a.shape} and {b.shape} over {axes} axes",
+                hint="the extents of the axes that are multiplied are equal",
+            )
         left, right = list(range(len(a.shape) - axes, len(a.shape))), list(range(axes))
     if (
         [a.shape[k] for k in left] != [b.shape[k] for k in right]
         or len(set(left)) != len(left)
         or len(set(right)) != len(right)
     ):
-        raise ArrayValueError(f"tensordot of shapes {a.shape} and {b.shape} over {axes}")
+        raise ArrayValueError(
+            f"tensordot of shapes {a.shape} and {b.shape} over {axes}",
+            hint="the extents of the axes that are multiplied are equal",
+        )
     rows = [k for k in range(len(a.shape)) if k not in left]
     columns = [k for k in range(len(b.shape)) if k not in right]
     shape = tuple(a.shape[k] for k in rows) + tuple(b.shape[k] for k in columns)

@@ -300,7 +300,10 @@ def _scatter_nd(e: Entry, g: Array, y: Array, x: Array, points: Array, updates: 
     if dict(e.attrs)["reduction"] == "add":
         return [g, None, read]
     if dict(e.attrs)["reduction"] != "none":
-        raise ArrayTypeError(f"no gradient through scatter_nd with {dict(e.attrs)['reduction']}")
+        raise ArrayTypeError(
+            f"no gradient through scatter_nd with {dict(e.attrs)['reduction']}",
+            hint="tec.array.add.at has one; tec.stop_gradient takes a value for a constant",
+        )
     none = build.full(0, updates.shape, g.dtype, g.device)
     rest = Array(build.scatter_points(g._node, build.boundary(points._node), build.boundary(none)))
     return [rest, None, read]

@@ -68,7 +68,7 @@ class Generator:
             high, low = (astype(bitwise_right_shift(two[k, ...], n), "float64") for k, n in ((0, 5), (1, 6)))
             return (high * 67108864.0 + low) * 2.0**-53
         if not dtypes.is_float(kind):
-            raise ArrayTypeError(f"random floats of {kind}")
+            raise ArrayTypeError(f"random floats of {kind}", hint="float32 or float64; x.astype(dtype) converts")
         made = astype(bitwise_right_shift(self.bits(shape), 8), "float32") * 2.0**-24
         return made if kind == "float32" else astype(made, kind)
 
@@ -161,7 +161,10 @@ class Generator:
             drawn = self.integers(0, n, extents)
         else:
             if math.prod(extents) > n:
-                raise ArrayValueError(f"choice of {math.prod(extents)} from {n} without one twice")
+                raise ArrayValueError(
+                    f"choice of {math.prod(extents)} from {n} without one twice",
+                    hint="replace=True draws more than there are",
+                )
             drawn = reshape(self.permutation(n)[: math.prod(extents)], extents)
         return take(a, drawn, axis=0) if isinstance(a, Array) else drawn
 

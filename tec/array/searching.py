@@ -19,12 +19,12 @@ def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     if n.dtype == "bool":
         n = build.cast(n, dtypes.uint8)
     if not n.size and (axis is None or not n.shape or not n.shape[axis_of(axis, len(n.shape))]):
-        raise ArrayValueError(f"{op} of no elements: shape {n.shape}")
+        raise ArrayValueError(f"{op} of no elements: shape {n.shape}", hint="test x.size first")
     if axis is None:
         made = build.best(op, build.reshape(n, (n.size,)), 0, False)
         return Array(build.reshape(made, (1,) * len(n.shape) if keepdims else ()))
     if not n.shape:
-        raise ArrayValueError(f"axis {axis} of an array of 0 dimensions")
+        raise ArrayValueError(f"axis {axis} of an array of 0 dimensions", hint="leave the axis out")
     return Array(build.best(op, n, axis_of(axis, len(n.shape)), keepdims))
 
 
@@ -57,7 +57,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     """
     n = node_of(x)
     if not n.shape:
-        raise ArrayValueError("nonzero of an array of 0 dimensions")
+        raise ArrayValueError("nonzero of an array of 0 dimensions", hint="x.reshape(1) has a dimension")
     found = coordinates_of(build.cast(n, dtypes.bool))
     # The places themselves stand for several dimensions; results are arrays of their own.
     return tuple(
@@ -104,11 +104,15 @@ def searchsorted(x1: Array, x2: Any, /, side: str = "left", sorter: Array | None
     if side not in ("left", "right"):
         raise ArrayValueError(f"searchsorted(side={side!r})", hint='"left" or "right"')
     if len(node_of(x1).shape) != 1:
-        raise ArrayValueError(f"searchsorted in an array of {x1.ndim} dimensions")
+        raise ArrayValueError(
+            f"searchsorted in an array of {x1.ndim} dimensions", hint="tec.array.ravel(x), or a loop over the rows"
+        )
     table, sought = pair(x1, x2)
     order = None
     if sorter is not None:
         order = build.cast(node_of(sorter, "sorter"), dtypes.int64)
         if order.shape != table.shape:
-            raise ArrayValueError(f"a sorter of shape {order.shape} for shape {table.shape}")
+            raise ArrayValueError(
+                f"a sorter of shape {order.shape} for shape {table.shape}", hint="tec.array.argsort(x) gives one"
+            )
     return Array(searched(table, sought, side == "right", order))

@@ -20,7 +20,7 @@ def reduce(op: str, n: Node, axis: Any, keepdims: bool) -> Node:
     axes = axes_of(axis, len(n.shape))
     if 0 in [n.shape[k] for k in axes]:
         if op not in _BOTTOM:
-            raise ArrayValueError(f"{op} of no elements: shape {n.shape} along {axis}")
+            raise ArrayValueError(f"{op} of no elements: shape {n.shape} along {axis}", hint="test x.size first")
         return build.full(_BOTTOM[op], build.reduced_shape(n.shape, axes, keepdims), n.dtype, n.device)
     return build.reduce(op, n, axes, keepdims)
 
@@ -218,7 +218,10 @@ def _running(op: str, x: Array, axis: int | None, dtype: Any, include_initial: b
     n = node_of(x)
     if axis is None:
         if len(n.shape) != 1:
-            raise ArrayValueError(f"a running sum of an array of {len(n.shape)} dimensions without an axis")
+            raise ArrayValueError(
+                f"a running sum of an array of {len(n.shape)} dimensions without an axis",
+                hint="axis=0, or tec.array.ravel(x)",
+            )
         axis = 0
     k = axis_of(axis, len(n.shape))
     kind = _summed_type(n, dtype)
@@ -300,7 +303,7 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append
     k = axis_of(axis, x.ndim)
     prepend, append = (_at_an_end(p, x, k) for p in (prepend, append))
     if n < 0:
-        raise ArrayValueError(f"diff {n} times")
+        raise ArrayValueError(f"diff {n} times", hint="n is 0 or more")
     parts = [p for p in (prepend, x, append) if p is not None]
     if len(parts) > 1 and n:
         x = concat(parts, axis=k)

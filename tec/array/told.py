@@ -88,7 +88,8 @@ class custom_vjp:
             parts = [zeros_like(x) for x in mine] if part is None else leaves(part)
             if [p.shape for p in parts] != [x.shape for x in mine]:
                 raise ArrayValueError(
-                    f"backward of {self.name}: gradient {place} has shapes {[p.shape for p in parts]}, the argument {[x.shape for x in mine]}"
+                    f"backward of {self.name}: gradient {place} has shapes {[p.shape for p in parts]}, the argument {[x.shape for x in mine]}",
+                    hint="a gradient has the shape of its argument: broadcast_to, or a sum over what was stretched",
                 )
             found += parts
         return found

@@ -290,13 +290,19 @@ class Space:
     def check(self, choice: Mapping[str, Any]) -> Choice:
         """The choice in full: what it leaves out is the default's, or neutral (`neutral`). Raises ScheduleError, which lists what is legal."""
         if not isinstance(choice, Mapping):
-            raise ScheduleError(f"a choice is a dict of names to values, not {choice!r}", locate=False)
+            raise ScheduleError(
+                f"a choice is a dict of names to values, not {choice!r}",
+                locate=False,
+                hint='{"template": name, parameter: value}',
+            )
         choice = self.current(choice)
         said = self.filled(choice) if self.outline & choice.keys() else choice
         given = {k: v for k, v in said.items() if k != "template"}
         if choice.get("template", self.template) != self.template:
             raise ScheduleError(
-                f"a choice of template {choice['template']!r} for a group that {self.template!r} serves", locate=False
+                f"a choice of template {choice['template']!r} for a group that {self.template!r} serves",
+                locate=False,
+                hint="tec.tune records choices by group: use those of this one",
             )
         for name, value in given.items():
             if name not in self.parameters:

@@ -63,7 +63,10 @@ def data_layout(m: LLVMMachine) -> str:
     """The data layout string of a target machine. Raises TargetError for a triple that LLVM does not know."""
     answer = _known("layout", astuple(m))
     if "error" in answer:
-        raise TargetError(f"LLVM has no target {m.triple!r}: {answer['error']}")
+        raise TargetError(
+            f"LLVM has no target {m.triple!r}: {answer['error']}",
+            hint='tec.Target("llvm"), "rocm -mcpu=gfx942" and "cuda -arch=sm_90" are targets; another LLVM may lack one',
+        )
     return str(answer["layout"])
 
 

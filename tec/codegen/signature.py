@@ -233,7 +233,10 @@ def _steps(s: Stmt) -> list[dict[str, Any]]:
             return [_called(called)]
         case Evaluate(value=IntImm()):
             return []
-    raise CodegenError(f"the host side of a GPU function cannot run {type(s).__name__}: {s}")
+    raise CodegenError(
+        f"the host side of a GPU function cannot run {type(s).__name__}: {s}",
+        hint="bind the loop to blockIdx.x or threadIdx.x",
+    )
 
 
 def _mul(a: Any, b: Any) -> Any:

@@ -44,7 +44,10 @@ class Arena:
                 break
             except (OSError, ValueError, OverflowError) as e:
                 if size <= 1 << 24:
-                    raise DeviceError(f"cannot reserve {per_byte * size} bytes of address space for checks") from e
+                    raise DeviceError(
+                        f"cannot reserve {per_byte * size} bytes of address space for checks",
+                        hint='fewer checks (check="bounds"), or a higher limit of address space (ulimit -v)',
+                    ) from e
                 size = size // 2 // _PAGE * _PAGE
         self._map, self.base = self._held.map, self._held.address
         self.size = size

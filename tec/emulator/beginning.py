@@ -33,7 +33,9 @@ def kernarg_block(
     explicit = info.explicit_bytes
     if not explicit <= len(kernargs) <= (explicit + 15) // 8 * 8:
         raise EmulationError(
-            f"{len(kernargs)} bytes of kernel arguments, but its parameters take {explicit}", kernel=info.name
+            f"{len(kernargs)} bytes of kernel arguments, but its parameters take {explicit}",
+            kernel=info.name,
+            hint="pack all parameters, in order and at their alignments",
         )
     data = bytearray(max(info.kernarg_bytes, len(kernargs)))
     data[: len(kernargs)] = kernargs
@@ -74,7 +76,11 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
     def put(value: int, words: int) -> None:
         nonlocal at
         if at + words > 100:
-            raise EmulationError("more initial SGPRs than there are", kernel=info.name)
+            raise EmulationError(
+                "more initial SGPRs than there are",
+                kernel=info.name,
+                hint="the code object is damaged: compile it again",
+            )
         for i in range(words):
             sgprs[at + i] = (value >> (32 * i)) & 0xFFFFFFFF
         at += words
@@ -108,7 +114,9 @@ def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, blo
                 places[i] = at
                 at += 1
     if at > 100:
-        raise EmulationError(f"{at} initial SGPRs", kernel=info.name)
+        raise EmulationError(
+            f"{at} initial SGPRs", kernel=info.name, hint="compile for a chip whose code objects ask for fewer"
+        )
     at += (info.rsrc2 >> 10 & 1) + (info.rsrc2 & 1)  # work-group info, the wave's scratch offset
     return Registers(sgprs, (places[0], places[1], places[2]), at)
 

@@ -59,7 +59,10 @@ class DeviceMemory:
     def alloc(self, nbytes: int, label: str = "", apart: bool = False) -> int:
         """A fresh range of `nbytes`, filled with 0xff (NaN as a float) so that a read before a write shows; `apart` from what races are looked for in."""
         if nbytes < 0:
-            raise DeviceError(f"cannot allocate {nbytes} bytes")
+            raise DeviceError(
+                f"cannot allocate {nbytes} bytes",
+                hint="free arrays (del), or take smaller ones: the memory is the host's",
+            )
         with self.quiet, self.lock:
             if self.used_bytes + nbytes > self.total_bytes:
                 raise OutOfMemory(
@@ -128,7 +131,10 @@ class DeviceMemory:
         with self.lock:
             i = bisect.bisect_left(self.bases, address + max(1, nbytes)) - 1
             if nbytes < 1 or (i >= 0 and self.bases[i] + self.live[self.bases[i]].size > address):
-                raise DeviceError(f"cannot use {nbytes} bytes at {address:#x}: they are empty, or known already")
+                raise DeviceError(
+                    f"cannot use {nbytes} bytes at {address:#x}: they are empty, or known already",
+                    hint="give memory of at least a byte, once",
+                )
             self._insert(Allocation(address, nbytes, label, None))
 
     def disown(self, address: int) -> None:
@@ -136,7 +142,7 @@ class DeviceMemory:
         with self.lock:
             found = self.live.get(address)
             if found is None or found.keep is not None or self.recorded:
-                raise DeviceError(f"no memory of the host was given at {address:#x}")
+                raise DeviceError(f"no memory of the host was given at {address:#x}", hint="register it before")
             self._remove(address)
 
     @property
@@ -194,7 +200,10 @@ class DeviceMemory:
             allocation = self.live.get(base)
             if allocation is None:
                 known = next((f"; {label} was freed before" for b, _, label in self.freed if b == base), "")
-                raise DeviceError(f"cannot free {base:#x}: no allocation starts there{known}")
+                raise DeviceError(
+                    f"cannot free {base:#x}: no allocation starts there{known}",
+                    hint="free the address that the allocation gave, once",
+                )
             self._remove(base)
             if self.recorded:
                 self.arena.free(base - GUARD_BYTES, max(1, allocation.size) + 2 * GUARD_BYTES)
@@ -248,7 +257,8 @@ class DeviceMemory:
         allocation = self.find(address)
         if allocation is None or address + nbytes > allocation.base + allocation.size:
             raise DeviceError(
-                f"{what}: {nbytes} bytes at {address:#x} are not within one allocation; " + self.describe(address)
+                f"{what}: {nbytes} bytes at {address:#x} are not within one allocation; " + self.describe(address),
+                hint="copy within one array, from its own address on",
             )
 
     def _ends_before(self, address: int) -> Allocation | None:

@@ -224,12 +224,24 @@ def _screened(
 def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
     """Raises EmulationError where the chip or the kernel does not allow the launch."""
     if min(grid) < 1:
-        raise EmulationError(f"grid {grid}: every dimension must be 1 or more", kernel=info.name)
+        raise EmulationError(
+            f"grid {grid}: every dimension must be 1 or more",
+            kernel=info.name,
+            hint="leave the launch out where there is nothing to do",
+        )
     if min(block) < 1:
-        raise EmulationError(f"work-group {block}: every dimension must be 1 or more", kernel=info.name)
+        raise EmulationError(
+            f"work-group {block}: every dimension must be 1 or more",
+            kernel=info.name,
+            hint="leave the launch out where there is nothing to do",
+        )
     size = block[0] * block[1] * block[2]
     if size > 1024 or max(block) > 1024:
-        raise EmulationError(f"work-group {block} has {size} threads; {chip.name} allows 1024", kernel=info.name)
+        raise EmulationError(
+            f"work-group {block} has {size} threads; {chip.name} allows 1024",
+            kernel=info.name,
+            hint="more work-groups of fewer threads",
+        )
     if size > info.max_workgroup_size:
         raise EmulationError(
             f"work-group {block} has {size} threads, but the kernel was compiled for at most {info.max_workgroup_size}",
@@ -237,17 +249,21 @@ def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_b
         )  # fmt: skip
     if info.required_workgroup_size and tuple(block) != info.required_workgroup_size:
         raise EmulationError(
-            f"work-group {block}, but the kernel requires {info.required_workgroup_size}", kernel=info.name
+            f"work-group {block}, but the kernel requires {info.required_workgroup_size}",
+            kernel=info.name,
+            hint="launch it with that size, which the kernel was compiled for",
         )
     if shared_bytes < 0 or info.lds_bytes + shared_bytes > chip.limits.lds_bytes:
         raise EmulationError(
             f"{info.lds_bytes} bytes of LDS and {shared_bytes} dynamic; {chip.name} has {chip.limits.lds_bytes} a work-group",
             kernel=info.name,
+            hint="ask for less dynamic LDS, or a chip with more",
         )
     if any(g * b >= 2**32 for g, b in zip(grid, block)):
         raise EmulationError(
             f"grid {grid} of work-groups of {block} is too large: 2^32 - 1 threads are the most along a dimension",
             kernel=info.name,
+            hint="a loop over the items in each thread, or several launches",
         )
 
 

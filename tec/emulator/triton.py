@@ -183,7 +183,10 @@ def _scalar(kind: str, value: Any) -> bytes:
     if kind == "bf16":
         return to_bfloat16(float(value)).to_bytes(2, "little")
     if kind not in _SCALARS:
-        raise ArgumentError(f"an argument of type {kind} is not taken on the software GPU")
+        raise ArgumentError(
+            f"an argument of type {kind} is not taken on the software GPU",
+            hint="tensors of torch, arrays of NumPy and tec, and numbers",
+        )
     return bytes(np.asarray(value).astype(_SCALARS[kind]).tobytes())
 
 
@@ -209,7 +212,9 @@ class TritonDriver:
 
     def set_current_device(self, device: int) -> None:
         if device != self.get_current_device():
-            raise ArgumentError(f"no emulated device {device}: there is one, number {self.get_current_device()}")
+            raise ArgumentError(
+                f"no emulated device {device}: there is one, number {self.get_current_device()}", hint="device 0 alone"
+            )
 
     def get_current_stream(self, device: int = 0) -> int:
         return 0

@@ -115,7 +115,12 @@ def translate(
         if before == (len(known.slots), known.types, known.forms, len(known.flags)):
             taken = tuple((s, dict(s.taken)) for s in sources.values())
             return replace(out, taken=taken)
-    raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
+    raise KernelError(
+        f"{source.name} has too many variables that change",
+        where=source.loc,
+        locate=False,
+        hint="fewer that branches and loops assign to: parts of the kernel as functions",
+    )
 
 
 def _round(

@@ -48,7 +48,10 @@ def device_of(net: Any, device: Any = None) -> Any:
     if device is not None:
         dev = tec.device(device) if isinstance(device, str) else device
         if dev.kind != kind:
-            raise DeviceError(f"the network is for {kind}, and {dev} is no device for it")
+            raise DeviceError(
+                f"the network is for {kind}, and {dev} is no device for it",
+                hint="a device of the network's target: tec.cpu(), tec.rocm_emu(chip), tec.cuda(0)",
+            )
         return dev
     try:
         return tec.device(kind)

@@ -45,14 +45,17 @@ def show(
     """
     file = Path(tempfile.mkdtemp(prefix="tec-")) / "report.html" if path is None else Path(path)
     if file.suffix not in (".html", ".htm") and not is_stream(file):
-        raise ArgumentError(f"{file}: a page's name ends in .html")
+        raise ArgumentError(f"{file}: a page's name ends in .html", hint="--html report.html")
     title = "network"
     if net.open_sizes:
         bound = {**dict.fromkeys(net.open_sizes, 1), **(sizes or {})}
         net = net.bind(bound)
         title += " with " + ", ".join(f"{name} = {n}" for name, n in bound.items())
     elif sizes:
-        raise ArgumentError(f"the network has no open size {next(iter(sizes))!r}")
+        raise ArgumentError(
+            f"the network has no open size {next(iter(sizes))!r}",
+            hint="`tec show` lists the inputs' sizes; name one of them",
+        )
     text = page(net, title, device, measure, against)
     write_output(file, text)
     if open_browser is None:

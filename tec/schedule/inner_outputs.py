@@ -76,7 +76,10 @@ def _read_at_each_place(sch: Schedule, stage: Stage, k: int) -> bool:
 def copy_out(storage: Storage, buffer: Buffer) -> S.Stmt:
     """The stores of what `storage` holds to the parameter `buffer`. Raises LoweringError where it holds it in another order."""
     if storage.layout is not None or storage.rolling is not None:
-        raise LoweringError(f"{buffer.name} is computed inside of concurrent loops in a layout of its own")
+        raise LoweringError(
+            f"{buffer.name} is computed inside of concurrent loops in a layout of its own",
+            hint="compute it at the root, or leave its layout as it is",
+        )
     held = storage.buffer
     places = [E.Var(f"c{d}", low.dtype, True) for d, low in enumerate(storage.mins)]
     at = [B.add(low, v) for low, v in zip(storage.mins, places)]

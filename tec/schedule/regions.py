@@ -93,7 +93,10 @@ def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.
         if isinstance(want, E.Var):
             old = values.setdefault(want, B.cast(want.dtype, have))
             if not low.arith.equal(B.cast(old.dtype, have), old):
-                raise LoweringError(f"{what}: {label} is {have}, and {want.name} stands for {old} already")
+                raise LoweringError(
+                    f"{what}: {label} is {have}, and {want.name} stands for {old} already",
+                    hint="name the view's sizes in the order of the buffer's, and give equal names to equal sizes",
+                )
         elif isinstance(want, (int, E.IntImm)) and not low.arith.equal(B.convert(want), have):
             raise LoweringError(
                 f"{what}: {label} is {have}, declared as {want}", hint="declare it as a variable: tec.var()"
@@ -115,7 +118,8 @@ def bind_vars(low: Lowering, views: Mapping[Buffer, View], what: str) -> dict[E.
             rest = low.arith.simplify(B.floormod(view.offset(), buffer.offset_factor))
             if not low.arith.equal(rest, B.const(0, rest.dtype)):
                 raise LoweringError(
-                    f"{what}: the offset of {buffer.name} in {view.buffer.name} is not a multiple of {buffer.offset_factor}"
+                    f"{what}: the offset of {buffer.name} in {view.buffer.name} is not a multiple of {buffer.offset_factor}",
+                    hint="an offset_factor of 1, or a split that the factor divides",
                 )
     return values
 

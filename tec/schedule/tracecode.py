@@ -80,7 +80,9 @@ class CodeReader:
         try:
             tree = ast.parse(text, mode="eval")
         except SyntaxError as e:
-            raise ScheduleError(f"{self.where} is no Python: {e.msg}: {text}") from None
+            raise ScheduleError(
+                f"{self.where} is no Python: {e.msg}: {text}", hint="paste what print(s.trace) gave, a call a line"
+            ) from None
         return self.value(tree.body)
 
     def error(self, node: ast.AST, what: str) -> ScheduleError:

@@ -99,7 +99,10 @@ class Mesh:
         self.axes = dict(axes)
         self.devices = None if devices is None else tuple(devices)
         if self.devices is not None and len(self.devices) != self.size:
-            raise ArgumentError(f"{len(self.devices)} devices for a mesh of {self.size} ranks: {self}")
+            raise ArgumentError(
+                f"{len(self.devices)} devices for a mesh of {self.size} ranks: {self}",
+                hint="as many devices as the product of the mesh's extents",
+            )
 
     @property
     def size(self) -> int:

@@ -57,7 +57,9 @@ class Moves:
     def _part(self, b: Builder, x: Value, want: Shard) -> Value:
         size = x.shape[want.dim]
         if isinstance(size, Dim):
-            raise ImportModelError(f"a part of size {size} is not known while it is open")
+            raise ImportModelError(
+                f"a part of size {size} is not known while it is open", hint="bind the size: shapes={name: number}"
+            )
         own = size // (self.line.ranks // want.copies)
         return b.slice(x, want.dim, self.line.rank // want.copies * own, own)
 

@@ -174,7 +174,10 @@ class ShardedNetwork:
                 else [as_device(f"{kind}:{r}") for r in range(self.mesh.size)]
             )
         if len(found) != self.mesh.size:
-            raise ArgumentError(f"{len(found)} devices for the {self.mesh.size} ranks of {self.mesh}")
+            raise ArgumentError(
+                f"{len(found)} devices for the {self.mesh.size} ranks of {self.mesh}",
+                hint="as many devices as the mesh has ranks",
+            )
         return [as_device(d) for d in found]
 
     def executor(

@@ -109,7 +109,8 @@ def decoder_rules(config: Any, ranks: int, axis: str = "tensor", names: Iterable
         )
     if kv_heads % ranks and ranks % kv_heads:
         raise ArgumentError(
-            f"{kv_heads} heads of keys and values cannot be split among {ranks} ranks of mesh axis {axis!r}"
+            f"{kv_heads} heads of keys and values cannot be split among {ranks} ranks of mesh axis {axis!r}",
+            hint="a number of ranks that divides the heads, or leave the projections whole",
         )
     copies = max(1, ranks // kv_heads)
     rows, columns, held = {axis: Shard(0)}, {axis: Shard(1)}, {axis: Shard(0, copies)}

@@ -377,7 +377,10 @@ def _floating(x: Any) -> Expr:
     e = build.convert(x)
     info = dtype_info(e.dtype)
     if info.lanes > 1:
-        raise ExprError(f"a complex number of vectors: {e.dtype}")
+        raise ExprError(
+            f"a complex number of vectors: {e.dtype}",
+            hint="vectorize the loop over the elements instead: s[C].vectorize",
+        )
     return e if info.is_float and e.dtype in WHOLE else build.cast("float32", e)
 
 

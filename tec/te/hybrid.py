@@ -283,7 +283,12 @@ def _translate(source: Any, names: list[str], values: list[Any]) -> tuple[list[B
         for k, b in enumerate(t.outputs):
             b.name = b.data.name = f"{source.name}_v{k}" if len(t.outputs) > 1 else source.name
         return outputs, body
-    raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
+    raise KernelError(
+        f"{source.name} has too many variables that change",
+        where=source.loc,
+        locate=False,
+        hint="fewer that branches and loops assign to: parts of it as scripts that it calls",
+    )
 
 
 def _axes(body: S.Stmt) -> list[E.IterVar]:

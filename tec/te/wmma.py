@@ -95,7 +95,8 @@ def statement(call: Call, op: ComputeOp, ins: Sequence[Buffer], outs: Sequence[B
     wanted = shape[::-1] if swapped else shape
     if tuple(_number(e, what) for e in outs[0].shape) != wanted:
         raise ExprError(
-            f"{what}: {name} of {m}, {n}, {k} moves {wanted[0]} x {wanted[1]} elements, the compute {' x '.join(map(str, outs[0].shape))}"
+            f"{what}: {name} of {m}, {n}, {k} moves {wanted[0]} x {wanted[1]} elements, the compute {' x '.join(map(str, outs[0].shape))}",
+            hint="a fragment of the compute's shape",
         )
     return _tile(role, shape, f"{types} {m}x{n}x{k}", copy)
 
@@ -116,7 +117,10 @@ def _product(op: ComputeOp, ins: Sequence[Buffer], out: Buffer, what: str) -> St
         try:
             return tuple(places[id(e)] for e in indices)
         except KeyError:
-            raise ExprError(f"{what}: {MMA} reads its operands at the axes themselves") from None
+            raise ExprError(
+                f"{what}: {MMA} reads its operands at the axes themselves",
+                hint="A[i, k] and B[k, j], without arithmetic in the indices",
+            ) from None
 
     def step(r: Var, c: Var, s: Var) -> Stmt:
         places = {id(i): r, id(j): c, id(k): s}

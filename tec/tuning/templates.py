@@ -53,7 +53,8 @@ class Holes:
         size = extent if isinstance(extent, int) else getattr(extent, "value", None)
         if isinstance(extent, bool) or (isinstance(size, int) and size < 1) or (max is not None and max < 1):
             raise ArgumentError(
-                f"tile {name!r}: an extent and a maximum of at least 1 are wanted, not {extent!r}, {max!r}"
+                f"tile {name!r}: an extent and a maximum of at least 1 are wanted, not {extent!r}, {max!r}",
+                hint='c.tile("rows", n, max=64)',
             )
         most = min(n for n in (size if isinstance(size, int) else None, max, 1 << 16) if n is not None)
         found = {1 << k for k in range(most.bit_length()) if 1 << k <= most}
@@ -67,14 +68,18 @@ class Holes:
         """One of some numbers, flags or words; the first is the default."""
         listed = tuple(options)
         if not isinstance(name, str) or not listed:
-            raise ArgumentError(f"choose({name!r}): a name and at least one option are wanted")
+            raise ArgumentError(
+                f"choose({name!r}): a name and at least one option are wanted", hint='choose("order", ["ij", "ji"])'
+            )
         bad = next((o for o in listed if not isinstance(o, (int, float, str, bool))), None)
         if bad is not None:
             raise ArgumentError(
                 f"choose({name!r}): an option is {bad!r}", hint="options are numbers, flags or words: they are kept in records"
             )  # fmt: skip
         if name in self.filled and self.options[name] != listed:
-            raise ArgumentError(f"choose({name!r}): the name was used before, with other options")
+            raise ArgumentError(
+                f"choose({name!r}): the name was used before, with other options", hint="another name for other options"
+            )
         value = self._given.get(name, listed[0])
         if not any(value == o and type(value) is type(o) for o in listed):
             raise _NotLegal(f"{name} cannot be {value!r}")
@@ -203,7 +208,11 @@ class TemplateSpace(Space):
             except _NotLegal as error:
                 why = str(error)
                 self._found.update(holes.options)
-        raise ScheduleError(f"{self.function.name}{self.args}: no filling of its holes is legal: {why}", locate=False)
+        raise ScheduleError(
+            f"{self.function.name}{self.args}: no filling of its holes is legal: {why}",
+            locate=False,
+            hint="tiles that divide the extents, or wider choices",
+        )
 
     def _call(self, holes: Holes) -> tuple[Schedule, list[Any]]:
         made = self.function.function(holes, *self.args)

@@ -47,7 +47,7 @@ class Options:
         for name in ("trials", "batch", "build_seconds", "run_seconds", "memory_bytes"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-                raise ArgumentError(f"tune: {name} is {value!r}, a number above 0 is wanted")
+                raise ArgumentError(f"tune: {name} is {value!r}, a number above 0 is wanted", hint="such as trials=64")
 
 
 @dataclass

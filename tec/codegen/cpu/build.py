@@ -52,7 +52,7 @@ class HostCode:
 def machine_of(target: Target) -> llvm_util.LLVMMachine:
     """The LLVM machine of a CPU target: the host by default, always ELF."""
     if target.kind != "llvm":
-        raise CodegenError(f"{target} is not a CPU target", locate=False)
+        raise CodegenError(f"{target} is not a CPU target", locate=False, hint='target="llvm", or tec.build for a GPU')
     triple = target.mtriple or _host_triple()
     cpu, features = target.mcpu, target.mattr
     arch = triple.split("-")[0]

@@ -91,11 +91,16 @@ def read_object(obj: bytes, machine: int | None = None) -> Object:
     Raises CodegenError for a file of another kind, and what `struct` and slices raise for one that is cut off.
     """
     if obj[:6] != b"\x7fELF\x02\x01":
-        raise CodegenError("this is not a 64-bit little-endian ELF object")
+        raise CodegenError(
+            "this is not a 64-bit little-endian ELF object",
+            hint="compile to an object (.o) or a code object, no text and no archive",
+        )
     kind, found = struct.unpack_from("<HH", obj, 16)
     if machine is not None and found != machine:
         name = "AMDGPU" if machine == EM_AMDGPU else "this target"
-        raise CodegenError(f"an ELF object for machine {found}, not for {name} ({machine})")
+        raise CodegenError(
+            f"an ELF object for machine {found}, not for {name} ({machine})", hint="compile it for this target"
+        )
     if kind != ET_REL:
         raise CodegenError(f"an ELF file of type {kind}, not a relocatable object", hint="it may be linked already")
     (shoff,) = struct.unpack_from("<Q", obj, 40)

@@ -35,11 +35,11 @@ def merge_objects(objects: Sequence[bytes]) -> bytes:
     try:
         read = [elf.read_object(o) for o in objects]
         if len({(o.machine, o.flags, o.ident) for o in read}) > 1:
-            raise CodegenError("objects for different machines cannot be one")
+            raise CodegenError("objects for different machines cannot be one", hint="compile all for one target")
         note = _joined_metadata(objects) if read[0].machine == elf.EM_AMDGPU else None
         return write_object(_merged(read, note))
     except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
-        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
+        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}", hint="compile it again") from None
 
 
 def _merged(read: Sequence[Object], note: bytes | None = None) -> Object:
@@ -57,7 +57,7 @@ def join_objects(objects: Sequence[bytes], renamed: Mapping[str, str] | None = N
     try:
         read = [elf.read_object(o) for o in objects]
         if len({(o.machine, o.flags) for o in read}) > 1:
-            raise CodegenError("objects for different machines cannot be one")
+            raise CodegenError("objects for different machines cannot be one", hint="compile all for one target")
         for o in read:
             for s in o.symbols:
                 s.name = (renamed or {}).get(s.name, s.name)
@@ -68,7 +68,7 @@ def join_objects(objects: Sequence[bytes], renamed: Mapping[str, str] | None = N
                     o.sections[k].kind = _ADDRSIG
         return _merged(read)
     except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
-        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
+        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}", hint="compile it again") from None
 
 
 def localized(o: Object, keep: Collection[str]) -> Object:
@@ -101,7 +101,10 @@ class _Merger:
         where: dict[int, tuple[int, int]] = {}  # a section of the object -> section and offset of the result
         for k, s in enumerate(o.sections):
             if s.kind in (elf.REL, elf.GROUP):
-                raise CodegenError(f"section {s.name!r} is of type {s.kind}, which is not merged")
+                raise CodegenError(
+                    f"section {s.name!r} is of type {s.kind}, which is not merged",
+                    hint="link such an object by ld.lld beforehand",
+                )
             if s.kind not in _LEFT_OUT and not (s.kind == elf.NOTE and self.machine == elf.EM_AMDGPU):
                 where[k] = self._append(s)
         places: dict[int, tuple[int | None, int | None, int]] = {}  # symbol -> local, global, what to add to addends
@@ -147,7 +150,9 @@ class _Merger:
             if self.machine == elf.EM_AMDGPU and s.section < elf.SHN_RESERVED and s.name:
                 # The software GPU finds constants by their names.
                 if s.name in self.local_data:
-                    raise CodegenError(f"two kernels have data called {s.name!r}")
+                    raise CodegenError(
+                        f"two kernels have data called {s.name!r}", hint="rename one, or make it internal (static)"
+                    )
                 self.local_data.add(s.name)
             self.locals.append(moved)
             return len(self.locals) - 1, None, 0
@@ -158,7 +163,7 @@ class _Merger:
         elif self.globals[at].section == 0 or (self.globals[at].is_weak and s.section and not s.is_weak):
             self.globals[at] = moved
         elif s.section and not s.is_weak:
-            raise CodegenError(f"two objects define {s.name!r}")
+            raise CodegenError(f"two objects define {s.name!r}", hint="rename one, or make it internal (static)")
         return None, at, 0
 
     def finish(self, note: bytes | None) -> Object:
@@ -184,7 +189,10 @@ def _joined_metadata(objects: Sequence[bytes]) -> bytes:
     for m in all_[1:]:
         differs = [k for k in joined.keys() | m.keys() if k != _KERNELS and joined.get(k) != m.get(k)]
         if differs:
-            raise CodegenError(f"the objects' metadata differs in {sorted(differs)[0]!r}")
+            raise CodegenError(
+                f"the objects' metadata differs in {sorted(differs)[0]!r}",
+                hint="compile all with the same options and version of the code object",
+            )
     joined[_KERNELS] = [kernel for m in all_ for kernel in m.get(_KERNELS, ())]
     packed = pack(joined)
     return struct.pack("<III", 7, len(packed), _METADATA) + b"AMDGPU\0\0" + packed + b"\0" * (-len(packed) % 4)

@@ -57,7 +57,7 @@ def link_object(obj: bytes) -> bytes:
         _check(read)
         return _write(read)
     except (struct.error, IndexError, ValueError, OverflowError, UnicodeDecodeError) as error:
-        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
+        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}", hint="compile it again") from None
 
 
 def _check(obj: Object) -> None:

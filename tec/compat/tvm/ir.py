@@ -140,7 +140,7 @@ class Attrs(dict[str, Any]):
 
 def _only(mod: ir.IRModule) -> Any:
     if len(mod) != 1:
-        raise ArgumentError(f"a module of {len(mod)} functions, where one is meant")
+        raise ArgumentError(f"a module of {len(mod)} functions, where one is meant", hint='name it: mod["main"]')
     return next(iter(mod))
 
 

@@ -191,7 +191,10 @@ def build_library() -> bytes:
     import llvmlite.binding as llvm
 
     if not sys.platform.startswith("linux"):
-        raise DeviceError("the stand-in for libamdhip64 is an ELF library, for Linux alone")
+        raise DeviceError(
+            "the stand-in for libamdhip64 is an ELF library, for Linux alone",
+            hint="tec.rocm_emu(chip) works everywhere",
+        )
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="small")

@@ -66,14 +66,17 @@ def texture_words(
     name = format_name(channels, bits, number_kind)
     found = number(min(gfx, 11), name)
     if found is None or (channels == 3 and kind != "LINEAR"):
-        raise DeviceError(f"{chip} has no images of format {name}")
+        raise DeviceError(
+            f"{chip} has no images of format {name}", hint="32-bit floats and 8-bit integers are formats of all chips"
+        )
     element = element_bytes(name)
     if kind == "LINEAR":
         resource = _buffer_words(gfx, address, found, size[0], element, _SELECT[channels]) + [0] * 4
     else:
         if address % 256 or pitch % element:
             raise DeviceError(
-                f"an image at {address:#x} with rows of {pitch} bytes: images begin at multiples of 256, rows are of whole elements"
+                f"an image at {address:#x} with rows of {pitch} bytes: images begin at multiples of 256, rows are of whole elements",
+                hint="allocate the image by the runtime, which aligns it",
             )
         resource = image_words(gfx, kind, address, found, size, pitch // element, _SELECT[channels])
     about = [_TYPES[number_kind, bits], _ORDERS[channels], size[0], 0]

@@ -58,7 +58,9 @@ def execute(device: Device, entries: Iterable[Entry], values: list[Any]) -> None
                 if address is not None:
                     allocator.free(address)
     except struct.error as error:
-        raise DeviceError(f"kernel arguments do not fit their types: {error}") from None
+        raise DeviceError(
+            f"kernel arguments do not fit their types: {error}", hint="numbers in the range of the parameter's type"
+        ) from None
     finally:
         for address in held.values():
             allocator.free(address)

@@ -131,7 +131,10 @@ class Config:
         )
         kept = [s for s in sizes if filter is None or filter(SplitEntity(s))]
         if not kept:
-            raise ArgumentError(f"define_split {name!r}: no split fits the filter")
+            raise ArgumentError(
+                f"define_split {name!r}: no split fits the filter",
+                hint="a filter that keeps at least one, or another policy",
+            )
         kept.sort(key=lambda s: abs(math.log2(max(s[-1], 1)) - 4))  # the first is the default: 16 in the inner loop
         chosen = self.holes.choose(name, [",".join(map(str, s)) for s in kept])
         entity = SplitEntity([int(x) for x in chosen.split(",")])

@@ -358,7 +358,10 @@ class _View(BufferVar):
     def _indices(self, index: Any) -> tuple[ir.Expr, ...]:
         given = [B.convert(i) for i in (index if isinstance(index, (tuple, list)) else (index,))]
         if len(given) != len(self._own):
-            raise ExprError(f"a view of {len(self._own)} dimensions, indexed with {len(given)}")
+            raise ExprError(
+                f"a view of {len(self._own)} dimensions, indexed with {len(given)}",
+                hint="an index for each dimension of the view",
+            )
         flat: ir.Expr = B.const(0)
         for i, n in zip(given, self._own):
             flat = B.add(B.mul(flat, n), i)

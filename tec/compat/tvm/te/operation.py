@@ -76,7 +76,10 @@ def extern_primfunc(input_tensors: Any, primfunc: ir.Func, **kwargs: Any) -> Any
     ins = [p for p in params if id(p) not in written]
     outs = [p for p in params if id(p) in written]
     if len(ins) != len(input_tensors):
-        raise ArgumentError(f"{primfunc.name} reads {len(ins)} buffers, and {len(input_tensors)} tensors are given")
+        raise ArgumentError(
+            f"{primfunc.name} reads {len(ins)} buffers, and {len(input_tensors)} tensors are given",
+            hint="one tensor for each buffer that it reads, in order",
+        )
     return extern(
         [list(b.shape) for b in outs], list(input_tensors), lambda i, o: primfunc.body, name=primfunc.name,
         dtype=[b.dtype for b in outs], in_buffers=ins, out_buffers=outs,

@@ -331,14 +331,14 @@ def _whole(f: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 def any(*args: Any, span: Any = None) -> Any:
     """Whether one of the conditions holds."""
     if not args:
-        raise ExprError("any of no conditions")
+        raise ExprError("any of no conditions", hint="at least one condition")
     return te.any(*args)
 
 
 def all(*args: Any, span: Any = None) -> Any:
     """Whether all conditions hold."""
     if not args:
-        raise ExprError("all of no conditions")
+        raise ExprError("all of no conditions", hint="at least one condition")
     return te.all(*args)
 
 
