@@ -77,6 +77,11 @@ class _Tile:
     # By calls that give all elements of the tile, or of one of its slots, a value; None without any.
     filled: bool | None = None
 
+    def is_summed(self) -> bool:
+        """Whether these are registers that hold sums: set under no guard before matrix instructions add to them. A select of what they hold would make ptxas wait after each product of a
+        warpgroup (C7514), since it takes halves of a pair out of the registers ahead of the last wait."""
+        return self.buffer.scope == "local" and bool(self.stores) and not any(s.guards for s in self.stores)
+
 
 def _fills(e: E.Call, buffer: Buffer) -> bool:
     """Whether a call gives all elements of a buffer a value, or of one of its slots: what its last dimensions say."""
@@ -113,7 +118,7 @@ class _Padder:
         for tile in self.tiles.values():
             if not tile.opaque:
                 self.decide(tile)
-            elif tile.filled and not tile.stores:
+            elif (tile.filled and not tile.stores) or tile.is_summed():
                 tile.holes = False
         for store in self.by_store.values():
             for g in store.guards:

@@ -239,3 +239,16 @@ def test_groups_of_few_channels_with_many_results_are_products_without_zeros(mcp
     (got,) = net.run({"x": a}, device=tec.rocm_emu(mcpu, check="all"))
     np.testing.assert_array_equal(got, run_graph(g, {"x": a})[0])
     assert merged_groups(4, 36, 24) == 1 and merged_groups(32, 36, 4) == 4
+
+
+def test_sums_are_read_behind_the_last_wait_and_whole() -> None:
+    """ptxas takes halves of a pair, and sums behind a loop that it writes out, ahead of the wait for the last products. On an H200 1,104 x 399 x 152 came out wrong by 192 x 256."""
+    xs, outs = program("matmul", {}, ("float16", (2, 200, 152)), ("float16", (2, 152, 399)))
+    space = next(s for s in spaces(outs, HOPPER) if s.template == "padded warpgroup product")
+    tile = {"rows": 192, "columns": 256, "stages": 3, "occupancy": 1, "stage_out": True}
+    made = space.apply({**space.default, **tile, "split_k": 1})
+    build = tec.build(made.schedule, [*xs, *made.outputs], HOPPER, name="product")
+    ptx = build.imported_modules[0].get_source("ptx")
+    loop, behind = ptx.split("wgmma.wait_group.sync.aligned 0;")
+    assert '.pragma "nounroll";' in loop[: loop.rindex("wgmma.mma_async")].split("// %bb")[-1]
+    assert "cvt.rn.f16" in behind and "selp" not in behind

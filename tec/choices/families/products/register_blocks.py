@@ -31,6 +31,7 @@ from .packed_words import Words, in_words
 
 _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 64 sums and what they are made of
 _BETWEEN = (96, 48)  # rows or columns of a tile: for products that fill little of the last one otherwise
+_FEW_ROWS = 16  # of a product whose tile has no more: four threads of runs of four
 _MOST_AHEAD = 64  # terms of the sum that a ring of slots holds
 _RESIDENT = 3  # work-groups of 128 threads with 64 sums each that a multiprocessor should hold: 168 registers a thread
 _STEP_CLOCKS = 120  # of a step beside its sums: two barriers, and values on their way through registers
@@ -52,8 +53,9 @@ class RegisterBlocks(Space):
         is_open = is_unbounded(c.m) or is_symbolic((*c.batch, c.n, c.k))
         m, n, *_ = padding.sizes(c)
         between = _BETWEEN if self._may_copy() else ()
+        few = (_FEW_ROWS,) if m <= _FEW_ROWS and self._may_copy() else ()
         self.parameters = {
-            "rows": needs.parts_of(m, (128, 64, 32, *between), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128, *between), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
+            "rows": needs.parts_of(m, (128, 64, 32, *between, *few), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128, *between), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
             "split_k": (1,) if is_open else (1, 2, 3, 4, 6, 8, 12, 16), "stages": (1, 2, 3, 4) if self._may_copy() else (1,),
         }  # fmt: skip
 
