@@ -33,7 +33,7 @@ import tec
 from benchmarks import cliff_cases
 from benchmarks.records import Maker, Record, append
 from tec.choices import Made, chain, spaces
-from tec.choices.candidates import DEFAULTS, in_order
+from tec.choices.candidates import in_order
 from tec.choices.proof import MOST_STATEMENTS, lower
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
@@ -140,7 +140,7 @@ def summary(paths: list[Path], make: Maker) -> Iterator[Record]:
     groups = [r for r in rows if "default" in r]
     lowered = [r for r in groups if "tried" in r]
     bad = [x for r in lowered for x in r["refused"]]
-    defaults = sum(x["rank"] in DEFAULTS for x in bad)
+    defaults = sum(x["rank"] == "default" for x in bad)
     others = sum(r["tried"] for r in lowered) - len(lowered)
     what = "drawn groups"
     yield make.counted(what, "defaults", len(groups), "groups", band=None)

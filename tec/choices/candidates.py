@@ -1,6 +1,6 @@
 """The chain of candidates of a group: what is tried, in order, until one is made.
 
-    recorded        what a search or the user put in the default's place; "shipped" where it came with tec
+    recorded        what a search or the user put in the default's place
     cheaper         a rival of the default that lowers to less by the price of its loops, where a clock has judged that price (`Machine.judged`)
     default         the first space's
     draft           the second-best choices of the first space, by their cost; behind the alternatives those of the next spaces
@@ -39,9 +39,8 @@ DRAFTS = 2  # of each of them
 _MOST_PRICED = 4096
 _CHAIN = "chain"  # whose figures are asked
 STAGES = ("cpu stages", "gpu stages")
-DEFAULTS = ("shipped", "default")  # a refusal of one of these is a fault of tec
 # The default, and the last resort, may be as large as they must.
-BOUNDED = ("recorded", "shipped", "alternative", "draft")
+BOUNDED = ("recorded", "alternative", "draft")
 MUCH_SLOWER = 1.5  # times, from which on a user is told
 
 
@@ -57,8 +56,7 @@ def in_order(found: Sequence[Space]) -> Iterator[Candidate]:
     """The candidates of a group with these spaces, made one by one."""
     recorded = records.recorded(found)
     if recorded is not None:
-        rank, space, choice = recorded
-        yield Candidate(rank, space, choice)
+        yield Candidate("recorded", *recorded)
     others = [s for k, s in enumerate(found) if k == 0 or s.template not in STAGES]
     for k, space in enumerate(others):
         yield Candidate("alternative" if k else "default", space, None)
@@ -220,7 +218,7 @@ class Chain:
 
     def _refuse(self, rank: str, template: str, choice: Choice | None, stage: str, error: Exception) -> None:
         """Keep a refusal. Raises the error where choices are strict and it is a default's, or a mistake."""
-        if rank in DEFAULTS and is_strict():
+        if rank == "default" and is_strict():
             raise error
         tell(template, stage, error)
         refused = Refused.of(template, choice, stage, error, rank)
@@ -260,13 +258,13 @@ def warn_of_slower(chains: Mapping[str, Sequence[Refused]]) -> None:
     """One warning where functions are served by what is much slower than their default, or by what has no price; {function: refusals}."""
     told = {}
     for name, refused in chains.items():
-        factor = max(((r.slower or math.inf) for r in refused if r.rank in DEFAULTS), default=0.0)
+        factor = max(((r.slower or math.inf) for r in refused if r.rank == "default"), default=0.0)
         if factor >= MUCH_SLOWER:
             told[name] = factor
     if not told:
         return
     worst = max(told, key=lambda name: told[name])
-    why = next(r for r in chains[worst] if r.rank in DEFAULTS)
+    why = next(r for r in chains[worst] if r.rank == "default")
     reason = next(iter(why.reason.splitlines()), "")
     others = f" and {len(told) - 1} more" if len(told) > 1 else ""
     longer = f"{told[worst]:.1f} times as long" if math.isfinite(told[worst]) else "longer, by how much is not known"

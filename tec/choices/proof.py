@@ -51,8 +51,8 @@ class Made:
 class Refused:
     """A choice that cannot be made.
 
-    template: the space's name, or the family's where no space came of it; choice: None where the template could not say its own; rank: "recorded", "shipped",
-    "default", "alternative", "draft" or "stages" (`candidates`); stage: where it ended ("match", "choice", "build", "loops", "lowering", "code"); reason: in the
+    template: the space's name, or the family's where no space came of it; choice: None where the template could not say its own; rank: "recorded", "default",
+    "alternative", "draft" or "stages" (`candidates`); stage: where it ended ("match", "choice", "build", "loops", "lowering", "code"); reason: in the
     words of who refused; error: the exception's type; slower: how many times longer the choice that serves in its place should take, None where that
     is not known.
     """

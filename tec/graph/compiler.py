@@ -15,7 +15,6 @@ from typing import Any
 from ..choices import warn_of_slower
 from ..choices.families.libraries import using as by_libraries
 from ..choices.store import database, records
-from ..choices.store.shipped import ShippedChoices
 from ..collector import looks_rarely
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
@@ -73,8 +72,8 @@ def compile(
     interrupts a compilation. freeze: {input name: value} makes inputs constants. choices: how groups are computed, in
     place of the defaults: {signature: choice}, or a function of (signature, target, machine);
     `Network.report.choices` has those that were used, and `Network.report.refused` those that could not be made (see
-    `tec.choices`). tuned: whether the records of `tec.tune` (`TEC_TUNE_DB`) and those that come with tec replace the
-    defaults; or the file of the former. state: {input: output}: the input is the output of the run before, like the
+    `tec.choices`). tuned: whether the records of `tec.tune` (`TEC_TUNE_DB`) replace the defaults, or their
+    file. state: {input: output}: the input is the output of the run before, like the
     caches of a decoder. Executors keep it on the device, and what grows by concatenation grows in place. True takes
     those that the model's names state clearly, False none. args: what a torch module is traced with: a tensor, a
     tuple of arguments, or a dict of named ones; the network is then called as the module is. libraries: whether products
@@ -96,8 +95,7 @@ def compile(
     # What a function will say is not known.
     lasting = (choices is None or isinstance(choices, Mapping)) and not registered()
     found_before = database.tuned(tuned, tgt)
-    shipped = ShippedChoices(tgt) if tuned is not False else None
-    stamp = " ".join(["libraries"] * bool(libraries) + [f.stamp for f in (found_before, shipped) if f is not None])
+    stamp = " ".join(["libraries"] * bool(libraries) + ([found_before.stamp] if found_before is not None else []))
     key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp, state) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
@@ -107,7 +105,7 @@ def compile(
     graph = as_graph(model, shapes, freeze, state, args)
     check_names(precision, graph)
     declared = graph.state if state is True else dict(state or {})
-    with records.using(records.first_of(choices, found_before, shipped)), by_libraries(libraries):
+    with records.using(records.first_of(choices, found_before)), by_libraries(libraries):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress(), state=declared)
     if key is not None:
         to_cache(key, net)

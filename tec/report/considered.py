@@ -15,7 +15,6 @@ from ..choices import spaces
 from ..choices.group import Group
 from ..choices.mistakes import words_of
 from ..choices.space import Choice, Space, text
-from ..choices.store.shipped import ShippedChoices
 from ..graph.graph import Graph
 from ..graph.optimize import optimize
 from ..graph.passes.check_indices import check_indices
@@ -103,12 +102,9 @@ def _why(
     some: list[Space], chosen: Choice, default: Choice | None, refused: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> str:
     """Why the chosen one serves, in words."""
-    group, target = some[0].group, some[0].target
-    shipped = ShippedChoices(target)(group.signature, target, target.machine)
+    target = some[0].target
     if refused:
         return f"It is the first that could be made: {len(refused)} before it {'was' if len(refused) == 1 else 'were'} refused."
-    if shipped is not None and shipped.on(some) == chosen:
-        return f"It comes with tec: a search found it on {target.machine.name}."
     if chosen == default:
         if len(some) == 1 and len(rows) == 1:
             return "It is the only choice of the only template that takes this group."

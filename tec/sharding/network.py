@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ..choices.store import database, records
-from ..choices.store.shipped import ShippedChoices
 from ..errors import ArgumentError, InternalError
 from ..graph import Graph
 from ..graph.compiler import as_graph, compile_graphs
@@ -67,7 +66,7 @@ def shard(
         graph = copy.copy(graph)  # it may be the caller's
         graph.state = dict(state) if isinstance(state, Mapping) else {}
     graphs, notes, ends = rank_graphs(graph, mesh, held)
-    with records.using(records.first_of(None, database.tuned(tuned, tgt), ShippedChoices(tgt) if tuned else None)):
+    with records.using(database.tuned(tuned, tgt)):
         networks = compile_graphs(
             graphs, tgt, precision.text or None, progress or default_progress(), state=graph.state
         )

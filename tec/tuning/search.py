@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..choices import Choice, Space
+from ..choices import Space
 from .candidates import Candidate, Candidates
 from .ranker import LEAST, Features, Ranker
 
@@ -22,19 +22,15 @@ WORTH = 0.02  # a smaller gain is none: timing does not tell it from noise
 
 
 class Search:
-    """One task's search. `batch` proposals a round, whatever the number of workers: so the same seed gives the same search on any. hints: legal choices
-    that are tried first."""
+    """One task's search. `batch` proposals a round, whatever the number of workers: so the same seed gives the same search on any."""
 
-    def __init__(
-        self, spaces: Sequence[Space], ranker: Ranker, seed: int, batch: int = 8, hints: Sequence[Choice] = ()
-    ):
+    def __init__(self, spaces: Sequence[Space], ranker: Ranker, seed: int, batch: int = 8):
         self.rng = random.Random(seed)
         self.batch = batch
         self.candidates = Candidates(spaces, self.rng)
         self.features = Features(self.candidates.spaces)
         self.ranker = ranker
         self.default = self.incumbent = self.candidates.default
-        self.hints = [self.candidates.add(choice) for choice in hints]
         self.incumbent_score = 0.0
         self.scores: dict[str, float | None] = {self.default.key: 0.0}  # None: failed
         self.trials = 0
@@ -69,9 +65,6 @@ class Search:
         chance = max(1, n // 8) if n >= 4 else 0
         if len(measured) < LEAST:
             chance = n // 2
-        hinted = [c for c in self.hints if c.key not in self.scores][:n]
-        ranked = hinted + [c for c in ranked if c not in hinted]
-        chance = min(chance, n - len(hinted))
         chosen = ranked[: n - chance]
         rest = ranked[n - chance :]
         chosen += self.rng.sample(rest, min(chance, len(rest)))

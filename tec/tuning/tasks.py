@@ -9,7 +9,6 @@ from typing import Any
 
 from ..choices import Choice, Group, Scheduled, Space, spaces
 from ..choices.store.database import Key, machine_key, templates_version
-from ..choices.store.shipped import ShippedChoices
 from ..graph.compiler import as_graph
 from ..graph.graph import Graph
 from ..graph.optimize import optimize
@@ -32,7 +31,6 @@ class Task:
     spaces: list[Space]
     lower: Callable[[Scheduled], Func]
     calls: int = 1
-    hints: tuple[Choice, ...] = ()  # to be tried first
 
     @deep_recursion()
     def program(self, choice: Choice) -> bytes:
@@ -69,10 +67,8 @@ def tasks_of_graph(graph: Graph, target: Target, dtype: str | None = None) -> tu
 def _task(program: Program, target: Target, calls: int) -> Task:
     group = Group.of(program.outputs)
     found = spaces(program.outputs, target)
-    shipped = ShippedChoices(target)(group.signature, target, target.machine)
-    hint = shipped.on(found) if shipped is not None else None
     return Task(
-        program.name, key_of(group.signature, target, templates_version()), target, found, program.loops, calls, (hint,) if hint else ()
+        program.name, key_of(group.signature, target, templates_version()), target, found, program.loops, calls
     )  # fmt: skip
 
 

@@ -175,7 +175,6 @@ class Tuner:
                 make_ranker(self.options.ranker),
                 self.options.seed * 7919 + k,
                 self.options.batch,
-                task.hints,
             )
             found = Found(
                 task.name, task.key.signature, task.calls, search.default.choice, search.default.choice, 0.0, 0.0

@@ -1,1 +1,1 @@
-"""Choices that are kept: what a search found (`database`), what came with tec (`shipped`), and what a compilation is told to use (`records`)."""
+"""Choices that are kept: what a search found (`database`), and what a compilation is told to use (`records`)."""

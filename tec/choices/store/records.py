@@ -1,6 +1,6 @@
 """Choices from outside: what a search found, or what a user asks for, in place of the defaults.
 
-A lookup is `lookup(signature, target, machine) -> Choice | None`; those that tec ships say what default they stand in place of (`shipped`). Signatures are `Group.signature`: the same computation (shapes, dtypes,
+A lookup is `lookup(signature, target, machine) -> Choice | None`. Signatures are `Group.signature`: the same computation (shapes, dtypes,
 layouts) has the same one in every process. A choice that no longer fits its group is left aside with a warning: records outlive the code that they
 were made with.
 """
@@ -16,9 +16,8 @@ from typing import Any
 from ...errors import ScheduleError, TecError, TecWarning, one_line
 from ...target import Machine, Target
 from ..space import Choice, Space
-from .shipped import Shipped
 
-Lookup = Callable[[str, Target, Machine], "Choice | Shipped | None"]
+Lookup = Callable[[str, Target, Machine], "Choice | None"]
 
 _LOOKUP: ContextVar[Lookup | None] = ContextVar("tec_choices", default=None)
 
@@ -42,7 +41,7 @@ def first_of(*sources: Lookup | Mapping[str, Choice] | None) -> Lookup | None:
     if len(lookups) < 2:
         return lookups[0] if lookups else None
 
-    def ask(signature: str, target: Target, machine: Machine) -> Choice | Shipped | None:
+    def ask(signature: str, target: Target, machine: Machine) -> Choice | None:
         return next((c for c in (f(signature, target, machine) for f in lookups) if c is not None), None)
 
     return ask
@@ -59,25 +58,18 @@ def using(choices: Lookup | Mapping[str, Choice] | None) -> Iterator[None]:
         _LOOKUP.reset(token)
 
 
-def lookup(signature: str, target: Target, machine: Machine) -> Choice | Shipped | None:
+def lookup(signature: str, target: Target, machine: Machine) -> Choice | None:
     """The choice recorded for a group; None without one."""
     found = _LOOKUP.get()
     return found(signature, target, machine) if found is not None else None
 
 
-def recorded(spaces: Sequence[Space]) -> tuple[str, Space, Choice] | None:
-    """The choice recorded for a group in full, with its space and where it is from: "recorded", or "shipped" with tec. None without one that fits: then a warning says
-    why. Whether it lowers is not asked."""
+def recorded(spaces: Sequence[Space]) -> tuple[Space, Choice] | None:
+    """The choice recorded for a group in full, with its space. None without one that fits: then a warning says why. Whether it lowers is not asked."""
     if _LOOKUP.get() is None or not spaces:
         return None
     group, target = spaces[0].group, spaces[0].target
     choice: Any = lookup(group.signature, target, target.machine)
-    rank = "shipped" if isinstance(choice, Shipped) else "recorded"
-    if isinstance(choice, Shipped):
-        try:
-            choice = choice.on(spaces)
-        except Exception:  # a template that fails at its default: the chain asks it again, and tells
-            return None
     if choice is None:
         return None
     named = choice.get("template", spaces[0].template) if isinstance(choice, Mapping) else spaces[0].template
@@ -89,7 +81,7 @@ def recorded(spaces: Sequence[Space]) -> tuple[str, Space, Choice] | None:
             raise ScheduleError(
                 f"no template {named!r} for it; there are {', '.join(s.template for s in spaces)}", locate=False
             )
-        return rank, space, space.check(choice)
+        return space, space.check(choice)
     except Exception as error:
         warn_of_refused(group.name, error.message if isinstance(error, TecError) else repr(error))
         return None
