@@ -38,10 +38,10 @@ def _model(folder: Path) -> Any:
     return model
 
 
-def _case(kind: str, seed: int, folder: Path) -> tuple[Any, Any]:
-    """A drawn file that transformers reads, beside weights in the folder; and its logits [tokens, vocabulary]. Every second file is as transformers writes it."""
+def _case(kind: str, seed: int, folder: Path, **said: Any) -> tuple[Any, Any]:
+    """A drawn file that transformers reads, beside weights in the folder; and its logits [tokens, vocabulary]. Every second file is as transformers writes it. said: by the file besides."""
     for k in range(_TRIES):
-        raw = drawn(kind, random.Random(f"{kind} {seed} {k}"))
+        raw = drawn(kind, random.Random(f"{kind} {seed} {k}")) | said
         file = folder / "config.json"
         file.write_text(json.dumps(raw))
         try:
@@ -70,3 +70,10 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
         if "dynamic" in json.dumps(raw):  # its keys have the frequencies of the whole text in the last token alone
             got, want = got[-1:], want[-1:]
         assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max()), raw
+
+
+def test_what_an_architecture_does_not_read_is_passed_over(tmp_path: Path) -> None:
+    """Command R normed its heads where a file says so, and Command A does not."""
+    raw, want = _case("cohere2", 1, tmp_path, use_qk_norm=True)
+    got = Steps(tec.lm.open(tmp_path)).read(list(TOKENS))
+    assert raw["use_qk_norm"] and np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())

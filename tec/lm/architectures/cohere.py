@@ -11,20 +11,20 @@ from ..layers import Layers
 
 def cohere(m: Layers) -> Value:
     """All layers see everything; heads may be normed, each with weights of its own."""
-    return _decoder(m, ["full_attention"] * m.c.layers, turn_all=True)
+    return _decoder(m, ["full_attention"] * m.c.layers, turn_all=True, normed=bool(m.c.get("use_qk_norm")))
 
 
 def cohere2(m: Layers) -> Value:
-    """Layers that see everything have no positions."""
-    return _decoder(m, m.c.layer_kinds(pattern=4), turn_all=False)
+    """Layers that see everything have no positions. Heads are never normed, whatever a file says."""
+    return _decoder(m, m.c.layer_kinds(pattern=4), turn_all=False, normed=False)
 
 
-def _decoder(m: Layers, kinds: list[str], turn_all: bool) -> Value:
+def _decoder(m: Layers, kinds: list[str], turn_all: bool, normed: bool) -> Value:
     x = m.embeddings()
     for _ in m.each_layer():
         h = m.layer_norm(x, m.name("input_layernorm"))
         q, k, v = m.queries_keys_values(h)
-        if m.c.get("use_qk_norm"):
+        if normed:
             q, k = (_normed(m, y, m.name(f"self_attn.{n}_norm")) for y, n in ((q, "q"), (k, "k")))
         near = kinds[m.layer] == "sliding_attention"
         if turn_all or near:
