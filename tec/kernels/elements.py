@@ -247,7 +247,7 @@ class Elements(State):
                 f"ind{'ices' if len(given) != 1 else 'ex'} {'are' if len(given) != 1 else 'is'} given",
                 hint=f"{b.name}[i, 0], {b.name}[i, 1] = x, y stores elements; {b.name}[i, :] = x stores all of a row"
                 if len(given) < len(shape)
-                else None,
+                else f"an index for each dimension: {b.name}[{', '.join('ijkl'[: len(shape)])}]",
                 node=node,
             )
         return tuple(self._index(array, k, i, node) for k, i in enumerate(given))

@@ -111,12 +111,16 @@ _MODULES = {
 }  # fmt: skip
 
 
-def unknown(name: str, members: tuple[str, ...]) -> str | None:
-    """What to write for `name.members`, where nothing is called `name`: `cuda.shared.array`, `AMDGPU.sync_workgroup`."""
+def unknown(name: str, members: tuple[str, ...], tree: ast.AST) -> str | None:
+    """What to write for `name.members`, where nothing is called `name`: `cuda.shared.array`, `AMDGPU.sync_workgroup`, or a name of the function's own."""
     if name in _MODULES:
         return _MODULES[name]
     for found in ("_".join(members), *members):
         ours = named(found) if found else None
         if ours is not None:
             return f"tec calls it {ours}"
-    return here(name) or (here("_".join(members)) if members else None)
+    known = here(name) or (here("_".join(members)) if members else None)
+    if known or members:
+        return known
+    own = {n.arg if isinstance(n, ast.arg) else n.id for n in ast.walk(tree) if isinstance(n, (ast.arg, ast.Name))}
+    return meant(name, own - {name}) or "assign it before, make it an argument, or define it outside of the kernel"

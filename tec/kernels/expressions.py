@@ -472,7 +472,7 @@ class Expressions(Elements):
 
     def missing(self, name: str) -> Any:
         """What a name stands for that is neither the function's own nor from outside. Raises KernelError."""
-        hint = elsewhere.unknown(name, self.members)
+        hint = elsewhere.unknown(name, self.members, self.frame.source.tree)
         if hint and self.members:
             chain = ast.parse(".".join((name, *self.members)), mode="eval").body
             hint += elsewhere.others(self.frame.source.tree, chain)

@@ -212,6 +212,13 @@ def too_many_with_a_slice(m):
     m[0, 1, :] = 0  # <-
 
 
+@mistake("the name totl stands for nothing here", "is total meant?")
+def misspelt_name(x, n):
+    total = x[0] + 1.0
+    x[0] = totl  # <- # noqa: F821
+    x[1] = total
+
+
 @mistake("x has 1 dimension, and 2 indices")
 def too_many_indices(x, n):
     x[0, 1] = 0  # <-
@@ -251,9 +258,14 @@ def value_from_an_empty_loop(x, n):
     x[0] = acc  # <-
 
 
-@mistake("undefined_name stands for nothing")
+@mistake("undefined_name stands for nothing", "make it an argument")
 def unknown_name(x, n):
     x[0] = undefined_name  # <- # noqa: F821
+
+
+@mistake("x has 1 dimension, and 2 indices are given", "an index for each dimension: x[i]")
+def too_many_indices(x, n):
+    x[0, 1] = 1.0  # <-
 
 
 @mistake("a kernel returns nothing", "write results")

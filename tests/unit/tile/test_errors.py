@@ -59,6 +59,11 @@ def fields(x):
 
 
 @tl.jit
+def misspelt(x):
+    tl.stor(x, 3.0)  # here: misspelt
+
+
+@tl.jit
 def large(x):
     tl.store(x, tl.sum(tl.sum(tl.zeros((2048, 1024), tl.float32), 1), 0))  # here: large
 
@@ -92,6 +97,7 @@ WRONG: list[tuple[Any, str]] = [
     (leaves, "break"),
     (inner, "[16, 32] and [16, 32]"),
     (fields, "no_such_word"),
+    (misspelt, "is store meant?"),
     (large, "1,048,576 is the most"),
     (itself, "calls itself"),
     (value, "returns a value"),
