@@ -19,6 +19,7 @@ from ..errors import meant_by_a_call as _meant_by_a_call
 from . import complex_math as _complex_math
 from . import fft, linalg, nn, optim, random
 from . import numpy_names as _numpy_names
+from . import numpy_shapes as _numpy_shapes
 from .array import Array
 from .computing import compute as _compute
 from .contraction import einsum
@@ -186,12 +187,14 @@ newaxis = None
 pi = _math.pi
 
 
-def block(*arrays: Array) -> None:
-    """Compute arrays together, and wait for their devices: what they share is computed once.
+def block(*arrays: Array) -> object:
+    """Compute arrays together, and wait for their devices: what they share is computed once. Of one list, NumPy's `block`: an array of blocks.
 
     >>> x, y = xp.asarray([1, 2]) + 1, xp.asarray([3, 4]) * 2
     >>> made = xp.block(x, y)
     """
+    if len(arrays) == 1 and isinstance(arrays[0], list):
+        return _numpy_shapes._of_blocks(arrays[0])
     for x in arrays:
         if type(x) is not Array:
             raise _ArrayTypeError(
@@ -205,6 +208,7 @@ def block(*arrays: Array) -> None:
     for group in by_device.values():
         _compute(*(x._node for x in group))
         group[0].device.sync()
+    return None
 
 
 _meant_by_a_call(

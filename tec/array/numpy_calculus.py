@@ -16,6 +16,16 @@ from .numpy_padding import pad
 from .numpy_shapes import convolve, ravel
 
 
+def matvec(x1: Array, x2: Array) -> Array:
+    """Matrices, the last two dimensions, times vectors, the last one."""
+    return products.matmul(x1, manipulation.expand_dims(x2, -1))[..., 0]
+
+
+def vecmat(x1: Array, x2: Array) -> Array:
+    """Vectors, the last dimension, conjugated, times matrices, the last two."""
+    return products.matmul(manipulation.expand_dims(elementwise.conj(x1), -2), x2)[..., 0, :]
+
+
 def _vector(values: Any, beside: Array) -> Array:
     """Coordinates or weights: an array, or what `asarray` takes."""
     return values if isinstance(values, Array) else creation.asarray(values, device=beside.device)

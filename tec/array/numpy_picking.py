@@ -108,6 +108,22 @@ def select(conditions: Sequence[Array], choices: Sequence[Any], default: Any = 0
     return found
 
 
+def piecewise(x: Array, condlist: Sequence[Any], funclist: Sequence[Any]) -> Array:
+    """Of each element what the function of the last condition that holds gives, or its number; one more for where none holds. Functions see all of `x`."""
+    if len(funclist) not in (len(condlist), len(condlist) + 1):
+        raise ArrayValueError(
+            f"piecewise of {len(funclist)} functions by {len(condlist)} conditions",
+            hint="one for each condition, and one more for all else",
+        )
+    values = [f(x) if callable(f) else f for f in funclist]
+    made = creation.zeros(x.shape, dtype=x.dtype, device=x.device)
+    if len(values) > len(condlist):
+        made = made + values.pop()
+    for condition, value in zip(condlist, values):
+        made = searching.where(condition, value, made)
+    return manipulation.astype(made, x.dtype)
+
+
 def delete(x: Array, obj: Any, axis: int | None = None) -> Array:
     """Without the slices at `obj` (an integer, a slice, integers) along `axis`; by default of all elements in order."""
     held, k = (ravel(x), 0) if axis is None else (x, manipulation.axis_of(axis, x.ndim))

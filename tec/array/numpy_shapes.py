@@ -10,7 +10,7 @@ import numpy as np
 
 from . import creation, dtypes, elementwise, linalg, manipulation, products, searching, statistical
 from .array import Array, node_of
-from .errors import ArrayValueError
+from .errors import ArrayTypeError, ArrayValueError
 
 # ---- making arrays
 
@@ -92,6 +92,38 @@ def size(x: Array, axis: int | None = None) -> int:
 def _value(x: Array) -> Array:
     """The same elements as an array of its own: an assignment to it does not change `x`."""
     return Array(node_of(x))
+
+
+def _of_blocks(rows: Any) -> Array:
+    """An array of blocks in nested lists: the innermost are joined along the last dimension, those around them along the ones before."""
+
+    def depth(v: Any) -> int:
+        return 1 + depth(v[0]) if isinstance(v, list) and v else 0
+
+    def joined(v: Any, level: int) -> Array:
+        if not isinstance(v, list):
+            while v.ndim < most:
+                v = manipulation.expand_dims(v, 0)
+            return v
+        return manipulation.concat([joined(part, level - 1) for part in v], axis=-level)
+
+    def flat(v: Any) -> list[Array]:
+        return [x for part in v for x in flat(part)] if isinstance(v, list) else [v]
+
+    levels = depth(rows)
+    parts = flat(rows)
+    if not parts or any(not isinstance(x, Array) for x in parts):
+        raise ArrayTypeError("block of a list of no arrays", hint="nested lists of arrays: [[a, b], [c, d]]")
+    most = max(levels, *[x.ndim for x in parts])
+    return joined(rows, levels)
+
+
+def apply_over_axes(func: Any, a: Array, axes: Any) -> Array:
+    """A reduction over one axis after the other, each of which stays with extent 1."""
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        made = func(a, axis)
+        a = made if made.ndim == a.ndim else manipulation.expand_dims(made, axis)
+    return a
 
 
 def ravel(x: Array) -> Array:

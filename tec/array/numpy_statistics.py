@@ -298,6 +298,37 @@ def histogram(
     return counts / statistical.sum(counts) / (edges[1:] - edges[:-1]), edges
 
 
+def histogram2d(
+    x: Array, y: Array, bins: Any = 10, range: Any = None, density: bool = False, weights: Array | None = None
+) -> tuple[Array, Array, Array]:
+    """(counts, edges of x, edges of y) of pairs: one number or row of edges for both, or one for each."""
+    both = isinstance(bins, (tuple, list)) and len(bins) == 2
+    edges, places = [], []
+    for k, v in enumerate((x, y)):
+        v = ravel(v) if dtypes.is_float(v.dtype) else manipulation.astype(ravel(v), dtypes.DEFAULT_FLOAT)
+        mine = bins[k] if both else bins
+        if isinstance(mine, (int, np.integer)):
+            ends = _range(v, int(mine), None if range is None else range[k])
+            mine = creation.linspace(*ends, int(mine) + 1, dtype=v.dtype, device=v.device)
+        mine = _with(mine, v)
+        if not _ascends(mine):
+            raise ArrayValueError("histogram2d between edges that do not ascend", hint="tec.array.sort(edges)")
+        n = len(mine) - 1
+        at = searching.searchsorted(mine, v, side="right") - 1
+        at = searching.where(v == mine[-1], n - 1, at)  # the last bin has both of its ends
+        edges.append(mine)
+        places.append((at, (at >= 0) & (at < n), n))
+    (i, inside, n), (j, within, m) = places
+    # What lies outside is counted behind the last bin.
+    at = searching.where(inside & within, i * m + j, n * m)
+    made = bincount(at, None if weights is None else ravel(weights), minlength=n * m + 1)[: n * m]
+    counts = manipulation.reshape(manipulation.astype(made, dtypes.float64), (n, m))
+    if density:
+        widths = [manipulation.astype(e[1:] - e[:-1], dtypes.float64) for e in edges]
+        counts = counts / statistical.sum(counts) / manipulation.expand_dims(widths[0], 1) / widths[1]
+    return counts, edges[0], edges[1]
+
+
 def _range(x: Array, bins: int, given: tuple[float, float] | None) -> tuple[float, float]:
     if bins < 1:
         raise ArrayValueError(f"histogram of {bins} bins", hint="at least one")
@@ -313,8 +344,14 @@ def _ascends(edges: Array) -> bool:
     return bool(statistical.all(edges[1:] >= edges[:-1]))
 
 
-def digitize(x: Array, bins: Array, right: bool = False) -> Array:
+def _with(values: Any, x: Array) -> Array:
+    """An array, or a list of numbers, where `x` is."""
+    return values if isinstance(values, Array) else creation.asarray(values, device=x.device)
+
+
+def digitize(x: Array, bins: Any, right: bool = False) -> Array:
     """The bin of each element, between edges that ascend or descend. Computes which."""
+    bins = _with(bins, x)
     side = "left" if right else "right"
     if _ascends(bins):
         return searching.searchsorted(bins, x, side=side)
@@ -324,8 +361,9 @@ def digitize(x: Array, bins: Array, right: bool = False) -> Array:
     return len(bins) - searching.searchsorted(backwards, x, side=side)
 
 
-def interp(x: Array, xp: Array, fp: Array) -> Array:
+def interp(x: Array, xp: Any, fp: Any) -> Array:
     """The straight lines through the points (xp, fp), xp ascending, at x; beyond them the last values."""
+    xp, fp = _with(xp, x), _with(fp, x)
     n = len(xp)
     flat = ravel(x)
     k = elementwise.clip(searching.searchsorted(xp, flat, side="right"), 1, n - 1)

@@ -219,7 +219,7 @@ def misspelt_name(x, n):
     x[1] = total
 
 
-@mistake("x has 1 dimension, and 2 indices")
+@mistake("x has 1 dimension, and 2 indices are given", "an index for each dimension: x[i]")
 def too_many_indices(x, n):
     x[0, 1] = 0  # <-
 
@@ -261,11 +261,6 @@ def value_from_an_empty_loop(x, n):
 @mistake("undefined_name stands for nothing", "make it an argument")
 def unknown_name(x, n):
     x[0] = undefined_name  # <- # noqa: F821
-
-
-@mistake("x has 1 dimension, and 2 indices are given", "an index for each dimension: x[i]")
-def too_many_indices(x, n):
-    x[0, 1] = 1.0  # <-
 
 
 @mistake("a kernel returns nothing", "write results")

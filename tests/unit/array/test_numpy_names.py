@@ -55,7 +55,11 @@ w.repeat([2, 0, 1])|d.reshape(-1)|d.sum(axis=0)|d[:, 0].itemsize|m.T.reshape(8, 
 k.einsum('...i,...i->...', m[:1], n)|k.einsum('ij,kj->ik', d, w.reshape(1, 3))|k.linalg.norm(k.reshape(m, (2, 2, 6)), axis=(-1, 0), ord=1)|
 k.linalg.norm(i)|k.unique(h, return_index=True, return_inverse=True, return_counts=True)""".replace("\n", "").split("|")  # fmt: skip
 # Differences, covariances, orders, index arithmetic, sets, padding; arguments by position; bools as numbers.
-MORE = """k.gradient(v)|k.gradient(m)|k.gradient(m, axis=0)|k.gradient(m, 2.0, 0.5)|k.gradient(v, c)|k.gradient(v, c, edge_order=2)|
+MORE = """k.matvec(m, v)|k.matvec(k.reshape(m, (2, 2, 6)), v)|k.vecmat(m[:, 0], m)|k.piecewise(v, [v < 0, v > 1], [lambda x: x * x, 7])|
+k.piecewise(v, [v < 0], [lambda x: -x, lambda x: x + 1])|k.histogram2d(v, m[1], bins=3)[0]|k.histogram2d(v, m[1], bins=(2, [-4, 0, 1, 4]))[0]|
+k.histogram2d(v, m[1], bins=2, range=((-2, 2), (-3, 3)), weights=m[2])[0]|k.histogram2d(v, m[1], bins=3, density=True)[0]|
+k.apply_over_axes(k.sum, m, [0, 1])|k.apply_over_axes(k.amax, m, 1)|k.block([[m, n], [n, m]])|k.block([v, w])|k.block([[v], [m]])|k.digitize(v, [-1, 0, 2])|
+k.interp(v, [-2, 0, 3], [1.0, 5.0, 2.0])|k.choose([0, 1, 1, 0, 1, 0], [v, m[1]])|k.gradient(v)|k.gradient(m)|k.gradient(m, axis=0)|k.gradient(m, 2.0, 0.5)|k.gradient(v, c)|k.gradient(v, c, edge_order=2)|
 k.gradient(m, 0.5, axis=1, edge_order=2)|k.gradient(i)|k.gradient(m, axis=(0, 1))|k.trapezoid(m)|k.trapezoid(m, dx=.5, axis=0)|k.trapezoid(v, c)|
 k.trapezoid(m, c)|k.ediff1d(m)|k.cov(m)|k.cov(v)|k.cov(m, n)|k.cov(m, rowvar=False)|k.cov(m, bias=True)|k.cov(z)|k.cov(m, ddof=3)|k.corrcoef(m)|
 k.corrcoef(m, n, rowvar=False)|k.corrcoef(v, v)|k.corrcoef(z)|k.correlate(v, w)|k.correlate(v, w, 'full')|k.correlate(w, v, 'same')|k.correlate(w[:2], v[:5], 'same')|k.correlate(z[0, :2], z[0, :5], 'same')|k.polyval(w, v)|
@@ -158,6 +162,11 @@ def test_functions_and_methods_give_what_numpy_gives(part: int, dev: str | None)
     order = CALLS.copy()
     random.Random(seeds.stream("names")).shuffle(order)
     check(dev and tec.rocm_emu(dev), order[part::PARTS])
+
+
+@pytest.mark.parametrize("name", ["matvec", "vecmat", "piecewise", "histogram2d", "apply_over_axes", "block"])
+def test_blocks_pieces_and_pairs(name: str) -> None:
+    check(None, [("an odd one", call) for call in MORE if f"k.{name}(" in call])
 
 
 @pytest.mark.parametrize("dev", [None, pytest.param(EMU, marks=pytest.mark.slow)])
