@@ -153,7 +153,7 @@ class Translator(Functions):
                 start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
                 step = bounds[2] if len(bounds) == 3 else 1
                 return Turns(start, stop, step, "unrolled" if word == "unrolled" else "serial")
-            joined = self._joined(node, f) if f in (zip, enumerate, reversed) else None
+            joined = self._joined(node, f) if any(f is g for g in (zip, enumerate, reversed)) else None
             if joined is not None:
                 return joined
         v = self.expr(node)
@@ -163,40 +163,57 @@ class Translator(Functions):
             return Turns(0, v.shape[0], 1, "serial", of=v)
         raise self.error(f"a loop over {describe(v)}", hint="for i in range(...)", node=node)
 
-    def _joined(self, node: ast.Call, f: Any) -> Turns | None:
-        """What a loop over `zip`, `enumerate` or `reversed` of arrays and ranges runs over; None where tuples are among them, which functions take."""
+    def _joined(self, node: ast.Call, f: Any) -> Any:
+        """What a loop over `zip`, `enumerate` or `reversed` of arrays, ranges and tuples runs over; None of a call that functions refuse."""
+        most = {zip: len(node.args), enumerate: 2, reversed: 1}[f]
+        words = {k.arg for k in node.keywords}
+        if not 1 <= len(node.args) + len(words) <= most or words - ({"start"} if f is enumerate else set()):
+            return None
         if not node.args or any(isinstance(a, ast.Starred) for a in node.args):
             return None
-        if f is enumerate and not (
-            len(node.args) + len(node.keywords) <= 2 and {k.arg for k in node.keywords} <= {"start"}
-        ):
-            return None
-        if f is not enumerate and node.keywords:
-            return None
         parts = [self.iterated(a) for a in (node.args if f is zip else node.args[:1])]
-        if any(not isinstance(p, Turns) for p in parts) or (
-            f is reversed and (len(node.args) > 1 or parts[0].of is not None)
-        ):
-            return None
-        lengths = [self._extent(p.start, p.stop, p.step, node) for p in parts]
-        if f is reversed:
-            (first, length), step = lengths[0], settle(parts[0].step)
-            last = B.add(first, B.mul(B.sub(length, 1), B.cast(first.dtype, step)))
-            return Turns(last, B.sub(first, B.cast(first.dtype, step)), _negative(parts[0].step), parts[0].kind)
+        starts = [self.expr(e) for e in (*node.args[1:], *[k.value for k in node.keywords])] if f is enumerate else []
+        counted = [p for p in parts if isinstance(p, Turns)]
+        if len(counted) < len(parts):
+            if counted or not known(starts):
+                raise self.error(
+                    f"{f.__name__}() of a tuple beside what is counted when the kernel runs",
+                    hint="count: for i in range(n): ... a[i], t[i]",
+                    node=node,
+                )
+            return parts[0][::-1] if f is reversed else tuple(self.compute(f, *parts, *starts))
+        return self._backwards(counted[0], node) if f is reversed else self._beside(counted, f, starts, node)
+
+    def _beside(self, parts: list[Turns], f: Any, starts: list[Any], node: ast.Call) -> Turns:
+        """The loop over several at once; the shortest ends it."""
+        made, end = [], None
+        for p in parts:
+            first, length = self._extent(p.start, p.stop, p.step, node)
+            step = p.step if is_number(p.step) else self._bound(settle(p.step), node)
+            made.append(p if p.of is not None else Turns(first, first, step, "serial"))
+            end = length if end is None else B.minimum(*B.match(end, length))
         if f is enumerate:
-            starts = [*node.args[1:], *[k.value for k in node.keywords]]
-            start = settle(self.number(self.expr(starts[0]), "the start")) if starts else B.const(0, "int32")
-            parts = [Turns(start, start, 1, "serial"), parts[0]]
-        end = lengths[0][1]
-        for _, length in lengths[1:]:
-            end = B.minimum(*B.match(end, length))
-        return Turns(0, end, 1, "serial", of=Beside(tuple(parts)))
+            first = settle(self.number(starts[0], "the start")) if starts else B.const(0, "int32")
+            made.insert(0, Turns(self._bound(first, node), first, 1, "serial"))
+        return Turns(0, end, 1, "serial", of=Beside(tuple(made)))
+
+    def _backwards(self, part: Turns, node: ast.Call) -> Turns:
+        """The loop from the last to the first."""
+        if isinstance(part.of, Beside):
+            raise self.error(
+                "reversed() of zip or enumerate",
+                hint="reversed() of each array: zip(reversed(a), reversed(b))",
+                node=node,
+            )
+        if part.of is not None:
+            return Turns(part.start, part.stop, 1, part.kind, of=self.view(part.of, (slice(None, None, -1),), node))
+        first, length = self._extent(part.start, part.stop, part.step, node)
+        step: Any = part.step if is_number(part.step) else self._bound(settle(part.step), node)
+        by = B.cast(first.dtype, settle(step))
+        last = B.add(first, B.mul(B.sub(length, 1), by))
+        return Turns(last, B.sub(first, by), -step if is_number(step) else B.neg(by), part.kind)
 
     def _signed(self, b: Any) -> Any:
         if isinstance(b, E.Expr) and (dtype_info(b.dtype).kind == "uint" or dtype_info(b.dtype).bits < 32):
             return B.cast("int64" if dtype_info(b.dtype).bits >= 32 else "int32", b)
         return b
-
-
-def _negative(step: Any) -> Any:
-    return -step if is_number(step) else B.neg(settle(step))

@@ -303,7 +303,7 @@ def enumerates(x, n):
     x[0] = pairs[0][1]
 
 
-@mistake("zip() of the array x", "a[i], t[i]")
+@mistake("zip() of a tuple beside", "a[i], t[i]")
 def zips_a_tuple_and_an_array(x, n):
     for a, b in zip((1.0, 2.0), x):  # <-
         x[0] = a + b

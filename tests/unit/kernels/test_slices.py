@@ -106,6 +106,10 @@ def joined(a, b, m, o):
         s = np.float32(0)
         for k, v in enumerate(a, 5):
             s += k * v
+        o[0] = 2
+        for k, v in zip(range(int(o[0]), 9, int(o[0])), a):  # bounds are read once
+            s += k * v
+            o[0] = 7
         for k, (x, y) in enumerate(zip(a, b[::-1]), start=1):
             s += x * y * k
         for x, k in zip(a, range(10, 100, 3)):
@@ -133,6 +137,8 @@ def joined(a, b, m, o):
 def joined_in_numpy(a: Any, b: Any, m: Any, o: Any) -> None:
     s = np.float32(0)
     for k, v in enumerate(a, 5):
+        s += k * v
+    for k, v in zip(range(2, 9, 2), a):
         s += k * v
     for k, (x, y) in enumerate(zip(a, b[::-1]), start=1):
         s += x * y * k
