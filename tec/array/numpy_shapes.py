@@ -102,9 +102,10 @@ def _of_blocks(rows: Any) -> Array:
 
     def joined(v: Any, level: int) -> Array:
         if not isinstance(v, list):
-            while v.ndim < most:
-                v = manipulation.expand_dims(v, 0)
-            return v
+            made: Array = v
+            while made.ndim < most:
+                made = manipulation.expand_dims(made, 0)
+            return made
         return manipulation.concat([joined(part, level - 1) for part in v], axis=-level)
 
     def flat(v: Any) -> list[Array]:
