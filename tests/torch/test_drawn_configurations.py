@@ -72,8 +72,14 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
         assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max()), raw
 
 
-def test_what_an_architecture_does_not_read_is_passed_over(tmp_path: Path) -> None:
-    """Command R normed its heads where a file says so, and Command A does not."""
-    raw, want = _case("cohere2", 1, tmp_path, use_qk_norm=True)
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        ("cohere2", {"use_qk_norm": True}),  # as Command R's heads are where a file says so
+        ("gptj", {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}),
+    ],
+)
+def test_what_an_architecture_does_not_read_is_passed_over(kind: str, said: dict[str, Any], tmp_path: Path) -> None:
+    _, want = _case(kind, 1, tmp_path, **said)
     got = Steps(tec.lm.open(tmp_path)).read(list(TOKENS))
-    assert raw["use_qk_norm"] and np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())
+    assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())

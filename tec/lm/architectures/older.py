@@ -113,12 +113,13 @@ def gpt2(m: Layers) -> Value:
 
 
 def gptj(m: Layers) -> Value:
-    """Attention and network side by side, behind one norm; neighbours of a part of each head turn."""
+    """Attention and network side by side, behind one norm; neighbours of a part of each head turn, by the frequencies of the first such model, whatever a file says."""
     m.prefix, c, x = "transformer.h", m.c, m.embeddings()
+    angles = m.angles(10000.0, {"rope_type": "default"})
     for _ in m.each_layer():
         h = m.layer_norm(x, m.name("ln_1"))
         q, k, v = m.queries_keys_values(h, "attn")
-        q, k = (m.rotary(y, m.angles(), interleaved=True) for y in (q, k))
+        q, k = (m.rotary(y, angles, interleaved=True) for y in (q, k))
         y = m.network(h, "mlp.fc_in", "mlp.fc_out", c.size("n_inner", 4 * c.hidden))
         x = m.add(m.add(x, m.out(m.attend(q, k, v), "attn.out_proj")), y)
     return m.logits(m.layer_norm(m.last(x), "transformer.ln_f"), tied="transformer.wte")
