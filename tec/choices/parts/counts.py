@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from ...ir import Call
 from ...ir.dtype import dtype_info
+from ...ir.expr import BinaryExpr
+from ...ir.visit import walk_exprs
 from ...target import Target
-from ...te import ComputeOp, ExternOp, Operation
+from ...te import ComputeOp, ExternOp, Operation, Tensor
 from .. import parallel
 from ..group import Group, reduce_size, size_of
+
+_CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
 
 
 def lanes_for(dtype: str, target: Target) -> int:
@@ -35,3 +40,14 @@ def computed(group: Group) -> list[ComputeOp]:
         if isinstance(op, ComputeOp)
         and (group.is_output(op) or op.reduce_axis or any(isinstance(c, ExternOp) for c in group.consumers.get(op, [])))
     ]
+
+
+def instructions_behind(group: Group, result: Tensor) -> int:
+    """Instructions an element of what follows a result, roughly, with two for what stores it."""
+    total, known = 2, {result}
+    for o in group.ops:
+        if isinstance(o, ComputeOp) and not known.isdisjoint(o.inputs):
+            known.add(o.output(0))
+            for e in walk_exprs(o.body[0]):
+                total += _CALL_CLOCKS if isinstance(e, Call) else isinstance(e, BinaryExpr)
+    return total

@@ -103,9 +103,9 @@ class GpuAttention(SplitAttention):
             waits = begin + rounds * steps / min(2, rounds)  # for a step's keys too
             seconds = clocks / machine.clock_hz + waits * latency_ns(machine, "memory") * 1e-9 + machine.launch_seconds
         else:
-            seconds = (
-                -(-groups // (2 * machine.units)) * 2 * steps * (step + 200) / machine.clock_hz + machine.launch_seconds
-            )
+            # Threads with fewer rows read what they multiply more often.
+            step = step / self.figures.along("row_rate", choice["queries"]) + 200
+            seconds = -(-groups // (2 * machine.units)) * 2 * steps * step / machine.clock_hz + machine.launch_seconds
         if choice["splits"] > 1:  # each part's sums, written and read, and what joins them
             moved = 2 * groups * choice["queries"] * (self.g.value_size + 2) * 4
             seconds += machine.launch_seconds + moved / (level_gbps(machine, "memory") * 1e9)

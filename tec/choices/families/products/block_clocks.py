@@ -45,7 +45,10 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> flo
     steps = -(-k // (step * parts))
     wave = target.wavefront_size
     filled = -(-block.threads // wave) * wave / block.threads
-    sums = rows * columns * step / lanes / known.along("block_rate", block.high * block.wide) * filled
+    rate = known.along("block_rate", block.high * block.wide) * (
+        known["across_rate"] if block.wide > block.high else 1.0
+    )
+    sums = rows * columns * step / lanes / rate * filled
     brought = _copies(c, choice, known) / lanes
     out = known["out_bytes_a_clock"]
     if n % RUN and parts == 1:  # results leave one by one, those of each run under conditions of their own

@@ -26,7 +26,7 @@ from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...cost import copied_bytes_a_clock
 from ...group import Group, const_shape
 from ...parts import copies, ends, grid, needs, padding, split_k, warpgroups
-from ...parts.counts import moved_bytes
+from ...parts.counts import instructions_behind, moved_bytes
 from ...parts.grid import Tiles
 from ...parts.operands import contraction, follows, operands
 from ...parts.staging import bring, deal
@@ -57,6 +57,7 @@ class PaddedWarpgroupProduct(Space):
         self.size = dtype_info(c.a.dtype).bytes
         self.step = warpgroups.step(c.a.dtype)
         self.moved = moved_bytes(group)
+        self.behind = instructions_behind(group, result)
         self.runs = tuple(min(PIECE_BYTES // self.size, padding.run(c, o)) for o in (c.a, c.b))
         fixed = not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
         self.parameters = {
@@ -171,15 +172,22 @@ class PaddedWarpgroupProduct(Space):
             alone += known["register_clocks"]
         elif any(o.unpacked and side not in choice["copied"] for side, o in zip("ab", (c.a, c.b))):
             alone += known["made_clocks"]
-        step = max(products * at_once, issued * at_once, brought * at_once, alone)
-        rounds = max(1.0, groups / (machine.units * at_once))
-        if rounds < known["even_rounds"]:
-            rounds = math.ceil(rounds)
         size = dtype_info(c.out_dtype).bytes if splits == 1 else 4
         rate = known["staged_bytes_a_clock" if choice["stage_out"] else "out_bytes_a_clock"]
-        ends = known["ends_clocks"] + at_once * min(rows, self.m) * min(columns, self.n) * size / rate
+        results = min(rows, self.m) * min(columns, self.n)
+        behind = results * self.behind / machine.macs("float32", matrix=False) if splits == 1 else 0.0
+        # Of a tile what the multiprocessor has to do, which those beside it share, and what a work-group waits for by itself.
+        busy = steps * max(products, issued, brought) + results * size / rate + known["behind"] * behind
+        waits = (
+            steps * max(alone, brought) + known["ends_clocks"] + results * size / rate + known["behind_alone"] * behind
+        )
+        share: float = groups / machine.units
+        if share < known["even_rounds"] * at_once:
+            clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * waits)
+        else:
+            clocks = max(share * busy, share / at_once * waits)
         least = self.moved / (machine.reached_gbps * 1e9)
-        seconds = max(rounds * (steps * step + ends) / machine.clock_hz, least)
+        seconds = max(clocks / machine.clock_hz, least)
         seconds += split_k.traffic_seconds(splits, self.batch * self.m * self.n, machine)
         seconds += copies.seconds(c, choice["copied"], machine)
         return Cost(seconds, "matrix" if products >= max(issued, brought) else "issue" if issued > brought else "L2")

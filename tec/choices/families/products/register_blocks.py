@@ -55,7 +55,7 @@ class RegisterBlocks(Space):
         between = _BETWEEN if self._may_copy() else ()
         few = (_FEW_ROWS,) if m <= _FEW_ROWS and self._may_copy() else ()
         self.parameters = {
-            "rows": needs.parts_of(m, (128, 64, 32, *between, *few), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128, *between), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
+            "rows": needs.parts_of(m, (128, 64, 32, *between, *few), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128, *between), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "8x4", "4x8", "4x4"),
             "split_k": (1,) if is_open else (1, 2, 3, 4, 6, 8, 12, 16), "stages": (1, 2, 3, 4) if self._may_copy() else (1,),
         }  # fmt: skip
 

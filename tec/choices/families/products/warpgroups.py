@@ -11,12 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ....ir import Call
 from ....ir.dtype import dtype_info
-from ....ir.expr import BinaryExpr
 from ....ir.matrix import warpgroup_columns
 from ....ir.passes.pipeline.bulk_copies import MOST_RANK
-from ....ir.visit import walk_exprs
 from ....ops.matmul import accumulator
 from ....records import dataclass
 from ....schedule import Schedule
@@ -25,6 +22,7 @@ from ....target import Target
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
 from ...group import Group, const_shape
 from ...parts import grid, needs, split_k, warpgroups
+from ...parts.counts import instructions_behind
 from ...parts.grid import Tiles
 from ...parts.needs import filled
 from ...parts.operands import InMemory, Product, accumulators, begin_with, in_memory
@@ -33,7 +31,6 @@ from ...space import Choice, Cost, Scheduled, Space, Value
 
 _SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
 _SHARED_EACH = 512  # less than half of the shared memory that one work-group may have, where there are two: the system keeps 1 KB of each
-_CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
 _USUAL_COLUMNS = (256, 128, 192, 64)
 _LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
 _PING_PONG_SUMS = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
@@ -74,7 +71,7 @@ class WarpgroupProduct(Space):
         self.m, self.n, self.k = x.m, x.n, x.k
         self.size = dtype_info(x.p.a.dtype).bytes
         self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
-        self.epilogue = _instructions(group, op)
+        self.epilogue = instructions_behind(group, op.output(0))
         self.read_bytes = _read_bytes(group, op)
         # A symbolic number of rows has no bands that are even, and leaves it open how many tiles a work-group stays for.
         is_open = x.p.m is None
@@ -302,16 +299,6 @@ def _read_bytes(group: Group, op: ComputeOp) -> int:
     result = op.output(0)
     others = {t for o in group.ops if o is not op for t in o.inputs if isinstance(t.op, PlaceholderOp)}
     return sum(dtype_info(t.dtype).bytes for t in others if const_shape(t) == const_shape(result))
-
-
-def _instructions(group: Group, op: ComputeOp) -> int:
-    """Instructions an element behind the product, roughly."""
-    total = 2
-    for o in group.ops:
-        if o is not op and isinstance(o, ComputeOp):
-            for e in walk_exprs(o.body[0]):
-                total += _CALL_CLOCKS if isinstance(e, Call) else isinstance(e, BinaryExpr)
-    return total
 
 
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Product, plan: Plan) -> None:
