@@ -99,7 +99,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         elif job["do"] == "layout":
             answer["layout"] = str(_machine(*job["machine"]).target_data)
         else:
-            _compile(job, answer, seconds)
+            try:
+                _compile(job, answer, seconds)
+            finally:
+                _combine_nodes(True)  # where a job is done in its caller's process, LLVM is others' too
     except RuntimeError as e:  # llvmlite's
         return {"error": str(e), "seconds": seconds}
     return answer

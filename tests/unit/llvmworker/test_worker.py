@@ -281,3 +281,17 @@ def test_quick_code_is_selected_without_combines_and_other_code_with_them() -> N
         return str(jobs.run({**job, "want": ("asm",)})["asm"]).count("xor")
 
     assert [instructions(level) for level in (1, 0, 1, 0)] == [0, 4, 0, 4]
+
+
+def test_a_job_in_this_process_leaves_llvm_as_it_was():
+    """Quick code is selected without LLVM's combiner, by an option of the process, which whoever else uses llvmlite here would have too: x * 8 is a shift."""
+    ir = "define i64 @f(i64 %x) {\n  %y = mul i64 %x, 8\n  %z = mul i64 %y, 16\n  ret i64 %z\n}"
+    machine = jobs.binding().Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(opt=2)
+
+    def text() -> str:
+        return str(machine.emit_assembly(jobs.binding().parse_assembly(ir)))
+
+    before = text()
+    job = {"do": "compile", "text": ir, "machine": ("x86_64-unknown-linux-gnu", "x86-64", "", 0, "small"), "speed": 0, "passes": "plain", "want": ["object"]}  # fmt: skip
+    assert "error" not in jobs.run(job)
+    assert text() == before
