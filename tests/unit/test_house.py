@@ -54,6 +54,7 @@ _START = "only some uses need it, and it takes long to load"
 _CHILD = "the program of a child process, which loads what it is asked for"
 _PRINTS = "an IR node prints, loads and stores itself by what stands on the IR"
 LAZY_IMPORTS = {
+    "tec/digest.py -> hashlib": _START + ": OpenSSL, for what is large",
     "tec/late_assembly.py -> codegen": _START + ": the compiler, for a model whose code is on the disk",
     "tec/lm/kept.py -> filling": _START + ": the compiler's layouts, for weights that are on the disk",
     "tec/lm/speculative.py -> filling": _START + ": the compiler's layouts, for weights in another order",
