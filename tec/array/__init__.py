@@ -156,7 +156,7 @@ from .manipulation import (
     tile,
     unstack,
 )
-from .node import TRACED as _TRACED
+from .node import is_traced as _is_traced
 from .products import matmul, matrix_transpose, tensordot, vecdot
 from .searching import argmax, argmin, nonzero, searchsorted, where
 from .sets import isin, unique_all, unique_counts, unique_inverse, unique_values
@@ -202,7 +202,7 @@ def block(*arrays: Array) -> object:
             )
     by_device: dict[object, list[Array]] = {}
     for x in arrays:
-        if _TRACED and _TRACED[-1].depends(x._node):  # under `jit`: nothing is there to wait for
+        if _is_traced(x._node):  # under `jit`: nothing is there to wait for
             continue
         by_device.setdefault(x.device, []).append(x)
     for group in by_device.values():

@@ -24,7 +24,7 @@ from .computing import compute, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Form, ahead, remember
-from .node import TRACED, Node, leaf, look_at, note, scalar
+from .node import Node, is_traced, leaf, look_at, note, scalar
 from .numbers import NUMBERS, alone
 
 _NUMBERS = (bool, int, float)  # complex ones go the long way
@@ -189,7 +189,7 @@ class Array:
 
     def block(self) -> Array:
         """Compute it, and wait until the device is done. Returns it. Under `tec.array.jit` nothing is there to wait for."""
-        if TRACED and TRACED[-1].depends(self._node):
+        if is_traced(self._node):
             return self
         compute(self._node)
         self.device.sync()

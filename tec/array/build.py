@@ -17,7 +17,19 @@ from .computing import cut, in_memory
 from .dtypes import PART, WHOLE, DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Attrs, form_of
-from .node import MOST_NODES, RECORDERS, TRACED, Node, attributes, broadcast_shapes, leaf, look_at, note, scalar
+from .node import (
+    MOST_NODES,
+    RECORDERS,
+    TRACED,
+    Node,
+    attributes,
+    broadcast_shapes,
+    is_traced,
+    leaf,
+    look_at,
+    note,
+    scalar,
+)
 
 Shape = tuple[int, ...]
 
@@ -47,14 +59,9 @@ def make(
 _MOST_PARTS = 40
 
 
-def _has_no_memory(n: Node) -> bool:
-    """Whether it is made of an argument of a function that is being compiled whole."""
-    return bool(TRACED) and TRACED[-1].depends(n)
-
-
 def parts(n: Node) -> tuple[Node, Node]:
     """The real and the imaginary part of a complex node."""
-    if n.data is None and (n.weight < _MOST_PARTS or _has_no_memory(n)):
+    if n.data is None and (n.weight < _MOST_PARTS or is_traced(n)):
         return n.inputs  # type: ignore[return-value]
     in_memory(n)
     if 0 in n.shape:
@@ -219,11 +226,11 @@ def reshape(n: Node, shape: Shape) -> Node:
         return n
     if 0 in shape:
         return leaf(empty(shape, n.dtype.name, n.device))
-    if n.data is None and is_complex(n) and (n.weight < _MOST_PARTS or _has_no_memory(n)):
+    if n.data is None and is_complex(n) and (n.weight < _MOST_PARTS or is_traced(n)):
         return _on_parts(lambda p: reshape(p, shape), n)
     if n.data is None and not is_complex(n) and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
-    if _has_no_memory(n):
+    if is_traced(n):
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
     a = in_memory(n)
     if n.is_foreign:
@@ -314,14 +321,14 @@ def matmul(a: Node, b: Node, shape: Shape, out: Attrs = ()) -> Node:
 
 def boundary(n: Node) -> Node:
     """The node, computed: what is made of it begins another expression."""
-    if n.data is None and not _has_no_memory(n):
+    if n.data is None and not is_traced(n):
         in_memory(n)
     return n
 
 
 def copy(n: Node) -> Node:
     """The same value in memory of its own."""
-    if _has_no_memory(n):
+    if is_traced(n):
         return unary("identity", n)
     a = in_memory(n)
     made = leaf(a.copyto(empty(a.shape, a.dtype, a.device)))

@@ -25,7 +25,7 @@ from .array import Array
 from .computing import in_memory
 from .creation import ones_like, zeros_like
 from .errors import ArrayTypeError, ArrayValueError
-from .node import TRACED, Node, leaf, note
+from .node import Node, is_traced, leaf, note
 from .pullbacks import JOINS, RULES, STEPS, by_definition
 from .tape import Entry, Tape, array_of, depends
 from .trees import leaves, mapped, rebuilt
@@ -41,7 +41,7 @@ def is_program(f: Any) -> bool:
 def _watched(x: Array) -> Array:
     """The argument as a value of its own, whose gradient is asked for."""
     n = x._node
-    if TRACED and TRACED[-1].depends(n):  # no value yet: one of its own by name alone
+    if is_traced(n):  # no value yet: one of its own by name alone
         return Array(build.unary("identity", n))
     made = leaf(in_memory(n), beside=n)
     note("identity", made, (n,))

@@ -22,7 +22,7 @@ from .complexes import as_pairs
 from .computing import compute, in_memory
 from .dtypes import PART
 from .errors import ArrayIndexError, ArrayValueError
-from .node import RECORDERS, TRACED, Node, leaf, note, scalar
+from .node import RECORDERS, TRACED, Node, decides, is_traced, leaf, note, scalar
 from .search_kernels import coordinates_of, places_of
 
 # ---- reading an index
@@ -192,7 +192,7 @@ def checked(index: Node, extent: int, d: int) -> Node:
     if low < -extent:
         below = build.binary("less", index, scalar(-extent, index.dtype, index.device), dtypes.bool)
         bad = below if bad is None else build.binary("logical_or", bad, below)
-    if bad is not None and TRACED and TRACED[-1].depends(bad):
+    if bad is not None and is_traced(bad):
         # Its numbers are not there yet: it stays inside, and is told when they are.
         TRACED[-1].checks.append(
             (build.reduce("any", bad, tuple(range(len(bad.shape))), False) if bad.shape else bad, _outside(d, extent))
@@ -310,7 +310,7 @@ def _put_region(n: Node, region: _Region, value: Node) -> Node:
         # The whole array: it names another value.
         full = build.broadcast_to(value, region.shape)
         return build.reshape(full, n.shape)
-    if TRACED and (TRACED[-1].depends(value) or TRACED[-1].depends(n)):
+    if is_traced(value) or is_traced(n):
         return _with_region(n, region, value)
     source = in_memory(value)  # before it is written to what it may be made of
     if RECORDERS:  # a value of its own, of which the old one is a part
@@ -400,8 +400,7 @@ def _put_masked(n: Node, mask: Node, value: Node) -> Node:
     # One value for each element that holds: those are counted, and each takes the value of its number.
     flat = build.reshape(build.cast(mask, dtypes.int64), (mask.size,))
     count = build.make("cumsum", (flat,), flat.shape, dtypes.int64, (("axis", 0),))
-    if TRACED:
-        TRACED[-1].follows(count, "the number of elements that a mask picks")
+    decides(count, "the number of elements that a mask picks")
     total = build.value(build.slices(build.boundary(count), (mask.size - 1,), (1,), (1,)))
     _fits(value, (total, *rest))
     if not total:

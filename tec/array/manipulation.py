@@ -14,7 +14,7 @@ from .creation import asarray, shape_of
 from .dtypes import DTypeLike, as_dtype
 from .errors import ArrayAxisError, ArrayTypeError, ArrayValueError
 from .indexing import checked
-from .node import TRACED, Node
+from .node import Node, decides
 from .node import broadcast_shapes as common
 from .search_kernels import searched
 
@@ -351,8 +351,7 @@ def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
         if m
         else counts
     )
-    if TRACED:
-        TRACED[-1].follows(ends, "the length of repeat")
+    decides(ends, "the length of repeat")
     total = build.value(build.slices(ends, (m - 1,), (1,), (1,))) if m else 0
     final = (*n.shape[:k], total, *n.shape[k + 1 :])
     if 0 in final:

@@ -37,6 +37,17 @@ TRACED: list[Any] = []
 _PRUNE = 32  # readers after which the dead ones are forgotten
 
 
+def is_traced(n: Node) -> bool:
+    """Whether it follows from an argument of a function that is being compiled whole, so that it has no value yet."""
+    return bool(TRACED) and bool(TRACED[-1].depends(n))
+
+
+def decides(n: Node, what: str) -> None:
+    """Say that these numbers decide what is computed, such as a shape. Raises FromNumbersError where they have no value yet."""
+    if TRACED:
+        TRACED[-1].follows(n, what)
+
+
 class Memory:
     """A piece of memory that several nodes may lie in, that others read (`lent`), or that others may write (`foreign`)."""
 

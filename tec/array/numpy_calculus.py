@@ -13,7 +13,7 @@ from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
 from .numpy_elementwise import _floating
 from .numpy_padding import pad
-from .numpy_shapes import convolve, ravel
+from .numpy_shapes import _beside, convolve, ravel
 
 
 def matvec(x1: Array, x2: Array) -> Array:
@@ -24,11 +24,6 @@ def matvec(x1: Array, x2: Array) -> Array:
 def vecmat(x1: Array, x2: Array) -> Array:
     """Vectors, the last dimension, conjugated, times matrices, the last two."""
     return products.matmul(manipulation.expand_dims(elementwise.conj(x1), -2), x2)[..., 0, :]
-
-
-def _vector(values: Any, beside: Array) -> Array:
-    """Coordinates or weights: an array, or what `asarray` takes."""
-    return values if isinstance(values, Array) else creation.asarray(values, device=beside.device)
 
 
 def gradient(x: Array, *spacing: Any, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> Any:
@@ -74,7 +69,7 @@ def _gradient(x: Array, k: int, spacing: Any, order: int) -> Array:
                 (at(n - 3, n - 2) * 0.5 - at(n - 2, n - 1) * 2.0 + at(n - 1, n) * 1.5) / h,
             ]
         return manipulation.concat([ends[0], inner, ends[1]], axis=k)
-    where = _vector(spacing, x)
+    where = _beside(spacing, x)
     if where.shape != (n,):
         raise ArrayValueError(
             f"gradient along {n} elements with coordinates of shape {where.shape}",
@@ -107,7 +102,7 @@ def trapezoid(y: Array, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array
     pairs = values[(*lead, slice(1, None))] + values[(*lead, slice(0, -1))]
     if x is None:
         return statistical.sum(pairs, axis=k) * (0.5 * dx)
-    where = _vector(x, y)
+    where = _beside(x, y)
     if where.ndim == 1:
         where = manipulation.reshape(where, tuple(-1 if d == k else 1 for d in range(y.ndim)))
     return statistical.sum(pairs * statistical.diff(where, axis=k) * 0.5, axis=k)

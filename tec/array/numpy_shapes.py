@@ -94,6 +94,11 @@ def _value(x: Array) -> Array:
     return Array(node_of(x))
 
 
+def _beside(values: Any, x: Array) -> Array:
+    """An array, or what `asarray` takes, where `x` is."""
+    return values if isinstance(values, Array) else creation.asarray(values, device=x.device)
+
+
 def _of_blocks(rows: Any) -> Array:
     """An array of blocks in nested lists: the innermost are joined along the last dimension, those around them along the ones before."""
 

@@ -11,8 +11,8 @@ import numpy as np
 from . import creation, dtypes, elementwise, manipulation, searching, sets, sorting, statistical
 from .array import Array
 from .errors import ArrayTypeError, ArrayValueError
-from .node import TRACED
-from .numpy_shapes import _value, ravel
+from .node import decides
+from .numpy_shapes import _beside, _value, ravel
 
 # ---- statistics
 
@@ -225,8 +225,7 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
         )
     if not len(x):
         return creation.zeros((minlength,), dtype=dtypes.int64 if weights is None else dtypes.float64, device=x.device)
-    if TRACED:
-        TRACED[-1].follows(x._node, "the length of bincount")
+    decides(x._node, "the length of bincount")
     ends = np.asarray([int(statistical.min(x)), int(statistical.max(x))])
     if ends[0] < 0:
         raise ArrayValueError(f"bincount of {ends[0]}", hint="its numbers are at least 0")
@@ -271,15 +270,7 @@ def histogram(
 
     weights: what each element counts, and the type of the counts. density: the counts over their sum and the widths of the bins.
     """
-    flat = ravel(x)
-    if not dtypes.is_float(flat.dtype):
-        flat = manipulation.astype(flat, dtypes.DEFAULT_FLOAT)
-    if isinstance(bins, (int, np.integer)):
-        edges = creation.linspace(*_range(flat, int(bins), range), int(bins) + 1, dtype=flat.dtype, device=x.device)
-    else:
-        edges = bins if isinstance(bins, Array) else creation.asarray(bins, device=x.device)
-        if not _ascends(edges):
-            raise ArrayValueError("histogram between edges that do not ascend", hint="tec.array.sort(edges)")
+    flat, edges = _binned(x, bins, range, "histogram")
     if weights is not None and weights.shape != x.shape:
         raise ArrayValueError(
             f"histogram of shape {x.shape} with weights of shape {weights.shape}", hint="a weight for each element"
@@ -305,14 +296,7 @@ def histogram2d(
     both = isinstance(bins, (tuple, list)) and len(bins) == 2
     edges, places = [], []
     for k, v in enumerate((x, y)):
-        v = ravel(v) if dtypes.is_float(v.dtype) else manipulation.astype(ravel(v), dtypes.DEFAULT_FLOAT)
-        mine = bins[k] if both else bins
-        if isinstance(mine, (int, np.integer)):
-            ends = _range(v, int(mine), None if range is None else range[k])
-            mine = creation.linspace(*ends, int(mine) + 1, dtype=v.dtype, device=v.device)
-        mine = _with(mine, v)
-        if not _ascends(mine):
-            raise ArrayValueError("histogram2d between edges that do not ascend", hint="tec.array.sort(edges)")
+        v, mine = _binned(v, bins[k] if both else bins, None if range is None else range[k], "histogram2d")
         n = len(mine) - 1
         at = searching.searchsorted(mine, v, side="right") - 1
         at = searching.where(v == mine[-1], n - 1, at)  # the last bin has both of its ends
@@ -329,11 +313,26 @@ def histogram2d(
     return counts, edges[0], edges[1]
 
 
+def _binned(x: Array, bins: Any, range: tuple[float, float] | None, name: str) -> tuple[Array, Array]:
+    """The elements in one row, as floats, and the edges of their bins."""
+    flat = ravel(x)
+    if not dtypes.is_float(flat.dtype):
+        flat = manipulation.astype(flat, dtypes.DEFAULT_FLOAT)
+    if isinstance(bins, (int, np.integer)):
+        return flat, creation.linspace(
+            *_range(flat, int(bins), range), int(bins) + 1, dtype=flat.dtype, device=x.device
+        )
+    edges = _beside(bins, x)
+    if not _ascends(edges):
+        raise ArrayValueError(f"{name} between edges that do not ascend", hint="tec.array.sort(edges)")
+    return flat, edges
+
+
 def _range(x: Array, bins: int, given: tuple[float, float] | None) -> tuple[float, float]:
     if bins < 1:
         raise ArrayValueError(f"histogram of {bins} bins", hint="at least one")
-    if TRACED and not given:
-        TRACED[-1].follows(x._node, "the range of a histogram without range=")
+    if not given:
+        decides(x._node, "the range of a histogram without range=")
     low, high = given or ((float(statistical.min(x)), float(statistical.max(x))) if x.size else (0.0, 1.0))
     if not low <= high or math.isinf(low) or math.isinf(high):
         raise ArrayValueError(f"histogram from {low} to {high}", hint="range=(low, high), finite and ascending")
@@ -344,14 +343,9 @@ def _ascends(edges: Array) -> bool:
     return bool(statistical.all(edges[1:] >= edges[:-1]))
 
 
-def _with(values: Any, x: Array) -> Array:
-    """An array, or a list of numbers, where `x` is."""
-    return values if isinstance(values, Array) else creation.asarray(values, device=x.device)
-
-
 def digitize(x: Array, bins: Any, right: bool = False) -> Array:
     """The bin of each element, between edges that ascend or descend. Computes which."""
-    bins = _with(bins, x)
+    bins = _beside(bins, x)
     side = "left" if right else "right"
     if _ascends(bins):
         return searching.searchsorted(bins, x, side=side)
@@ -363,7 +357,7 @@ def digitize(x: Array, bins: Any, right: bool = False) -> Array:
 
 def interp(x: Array, xp: Any, fp: Any) -> Array:
     """The straight lines through the points (xp, fp), xp ascending, at x; beyond them the last values."""
-    xp, fp = _with(xp, x), _with(fp, x)
+    xp, fp = _beside(xp, x), _beside(fp, x)
     n = len(xp)
     flat = ravel(x)
     k = elementwise.clip(searching.searchsorted(xp, flat, side="right"), 1, n - 1)

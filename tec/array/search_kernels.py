@@ -6,7 +6,7 @@ from ..runtime.arrays.ndarray import empty
 from . import build, dtypes, kernels
 from .computing import in_memory
 from .errors import ArrayTypeError
-from .node import TRACED, Node, leaf, note, scalar
+from .node import Node, decides, leaf, note, scalar
 from .steps import apart
 
 
@@ -20,8 +20,7 @@ def places_of(mask: Node) -> Node:
     count = build.boundary(
         build.make("cumsum", (build.boundary(build.cast(held, dtypes.int64)),), (n,), dtypes.int64, (("axis", 0),))
     )
-    if TRACED:
-        TRACED[-1].follows(count, "the number of elements that a mask picks")
+    decides(count, "the number of elements that a mask picks")
     total = build.value(build.slices(count, (n - 1,), (1,), (1,)))
     places = empty((total,), "int64", mask.device)
     if total:

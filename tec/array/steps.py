@@ -14,12 +14,12 @@ from typing import Any
 from . import build
 from .complexes import is_complex, woven
 from .computing import in_memory
-from .node import RECORDERS, TRACED, Node, leaf, note
+from .node import RECORDERS, TRACED, Node, is_traced, leaf, note
 
 
 def apart(function: Callable[..., Any], *nodes: Node) -> Any:
     """A function of nodes, which gives one or a tuple, of shapes and types that follow from those of the nodes: now, or as a step of what is compiled whole."""
-    if TRACED and any(TRACED[-1].depends(n) for n in nodes):
+    if any(map(is_traced, nodes)):
         return TRACED[-1].step(function, nodes)
     return function(*nodes)
 
@@ -38,7 +38,7 @@ def unwritten() -> Iterator[None]:
 
 def alone(n: Node) -> Node:
     """The value as a node that nothing else is written down of; `tell` says what it is."""
-    if TRACED and TRACED[-1].depends(n):  # no value yet: one of its own by name alone
+    if is_traced(n):  # no value yet: one of its own by name alone
         with unwritten():
             return build.of_pairs(build.unary("identity", woven(n))) if is_complex(n) else build.unary("identity", n)
     return leaf(in_memory(n), beside=n)
