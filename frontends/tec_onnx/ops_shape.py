@@ -11,7 +11,7 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.graph.builders.slices import is_farthest, symbolic_slice
+from tec.graph.builders.slices import bounded_slice
 from tec.graph.fold_sizes import fraction_of
 from tec.ops.dims import Dim, UndecidedSize, as_size, bind_hint, is_symbolic, maximum, require
 from tec.ops.registry import broadcast_shapes, unfit
@@ -291,29 +291,15 @@ def slice_(c: Call) -> Value:
         a = axis_of(a, x.ndim)
         if s == 0:
             raise ImportModelError("a slice with step 0", hint="a step of 1 keeps every element, -1 reverses")
-        if is_symbolic([lo, hi, s, x.shape[a]]):
-            begin[a], stride[a], count[a] = symbolic_slice(x.shape[a], lo, hi, s, c.node.name or c.node.output[0])
-            continue
-        picked = _picked(x.shape[a], lo, hi, s)
-        begin[a], stride[a], count[a] = (picked.start if len(picked) else 0), s, len(picked)
+        begin[a], stride[a], count[a] = bounded_slice(x.shape[a], lo, hi, s, c.node.name or c.node.output[0])
+        if not is_symbolic(count[a]) and not count[a]:
+            begin[a] = 0
     if begin == [0] * x.ndim and stride == [1] * x.ndim and count == list(x.shape):
         return x
     if x.dtype == "string":
         index = tuple(np.arange(n) * s + b for b, s, n in zip(begin, stride, count))
         return c.host(lambda a: a[np.ix_(*index)], x)
     return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
-
-
-def _picked(n: int, lo: int, hi: int, step: int) -> range:
-    """The places that a slice takes, as the standard bounds them: backwards, a start before the first element is the first, where NumPy takes none.
-    The largest integers are "to the end" in both directions, as ONNX Runtime has it."""
-
-    def place(v: int, least: int, most: int) -> int:
-        return min(max(v + n if v < 0 else v, least), most)
-
-    if step > 0:
-        return range(place(lo, 0, n), place(hi, 0, n), step)
-    return range(place(lo, 0, n - 1), -1 if is_farthest(hi) else place(hi, -1, n - 1), step)
 
 
 @onnx_op("Pad")

@@ -19,13 +19,14 @@ def slice_range(n: Size, start: Size | None, count: Size) -> tuple[Size, Size]:
     return start, count
 
 
-def is_farthest(end: Size) -> bool:
+def _is_farthest(end: Size) -> bool:
     """Whether an end is the largest of 32 or 64 bits, which stands for the end in the direction of the step."""
     return not is_symbolic(end) and end in (2**31 - 1, 2**63 - 1)
 
 
-def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
-    """(first, step, count) of a slice of a dimension of n where a size is symbolic; an end past a table's is a condition on sizes."""
+def bounded_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[Size, int, Size]:
+    """(first, step, count) of a slice of a dimension of n, as ONNX bounds it: backwards, a start before the first element is the first, where NumPy takes none. Of symbolic sizes an end
+    past a table's is a condition."""
     if is_symbolic(step):
         raise UndecidedSize(
             f"a slice of {n} from {lo} to {hi} in steps of {step}", hint="bind the sizes: shapes={name: size}"
@@ -33,7 +34,9 @@ def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[S
 
     def place(v: Size, least: int, most: Size) -> Size:
         if v < 0:
-            return maximum(v + n, least)
+            at = maximum(v + n, least)
+            # Backwards, the last element of none is none: there the first would be behind it.
+            return at if step > 0 else most if v == -1 else minimum(at, most)
         if (
             not is_symbolic(v)
             and is_symbolic(n)
@@ -51,5 +54,5 @@ def symbolic_slice(n: Size, lo: Size, hi: Size, step: int, node: str) -> tuple[S
         first, end = place(lo, 0, n), n if not is_symbolic(hi) and hi >= 2**31 - 1 else place(hi, 0, n)
         return first, step, maximum((end - first + step - 1) // step, 0)
     first = place(lo, 0, n - 1)
-    end = -1 if is_farthest(hi) or (not is_symbolic(hi) and hi < -(2**31) + 2) else place(hi, -1, n - 1)
+    end = -1 if _is_farthest(hi) or (not is_symbolic(hi) and hi < -(2**31) + 2) else place(hi, -1, n - 1)
     return first, step, maximum((first - end - step - 1) // -step, 0)

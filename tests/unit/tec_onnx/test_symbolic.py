@@ -1,5 +1,7 @@
 """Networks whose dimensions stay open: one module, any size; against the reference at each size."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tec_onnx
@@ -8,6 +10,7 @@ from onnx.parser import parse_model
 import tec
 from tec.errors import ArgumentError, ImportModelError
 from tec.graph import run_graph
+from tec.graph.builders.slices import bounded_slice
 from tec.graph.passes.dead_code import dead_code
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -248,3 +251,15 @@ def test_a_forged_plan_of_open_sizes_is_stopped(forge):
     forge(plan)
     with pytest.raises((PackageError, ArgumentError)):
         Network(net.module, Plan.from_json(plan), net.params).run(gemm_feeds(4))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_slices_of_numbers_are_those_of_python(n: int) -> None:
+    """But that a start before the first element is the first, also backwards."""
+    ends = [0, 1, 3, -1, -3, -8, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
+    for lo, hi, step in itertools.product(ends, ends, (1, 3, -1, -2)):
+        begin = lo if step > 0 or lo >= -n else 0
+        end = None if hi in (2**31 - 1, 2**63 - 1) else hi
+        want = range(n)[begin:end:step]
+        first, by, count = bounded_slice(n, lo, hi, step, "x")
+        assert [first + k * by for k in range(int(count))] == list(want), (lo, hi, step)
