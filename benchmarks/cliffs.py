@@ -144,13 +144,6 @@ def compiled(kind: str, state: Any, bounds: Bounds, target: str, path: Path) -> 
     return ""
 
 
-def calls_of_graphs(torch: Any, peer: Any) -> int:
-    """How many calls a captured graph has where the peer's call is `peer`: one launch of a short kernel takes longer on the host than on the GPU."""
-    from benchmarks.gpu import GRAPH_CALLS, GRAPH_US, burst_ms
-
-    return max(1, min(GRAPH_CALLS, int(GRAPH_US / max(burst_ms(torch, peer, 3) * 1e3, 1.0))))
-
-
 def graph_of_calls(dev: Any, executor: Any, times: int) -> Any:
     """The captured graph of so many calls of an executor that has run."""
     engine = executor._engine
@@ -165,7 +158,7 @@ def on_cuda(make: Maker, case: Case, torch: Any, host: str, path: Path) -> Recor
     """Time the saved network beside PyTorch. Raises ValueError where they differ."""
     import tec
     from benchmarks import cliff_torch
-    from benchmarks.gpu import in_graph, race
+    from benchmarks.gpu import calls_of_graphs, in_graph, race
 
     dev, net = tec.cuda(0), tec.load(path)
     executor, xs = net.executor(dev), [tec.nd.array(case.inputs[i["name"]], dev) for i in net.inputs]

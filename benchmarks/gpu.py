@@ -170,12 +170,16 @@ def in_graph(torch: Any, f: Callable[[], Any], times: int, is_ours: bool) -> Cal
     return theirs.replay
 
 
+def calls_of_graphs(torch: Any, f: Callable[[], Any]) -> int:
+    """How many calls of `f` a captured graph has: one launch of a short kernel takes longer on the host than on the GPU."""
+    return max(1, min(GRAPH_CALLS, int(GRAPH_US / max(burst_ms(torch, f, 3) * 1e3, 1.0))))
+
+
 def captured(
     torch: Any, sides: dict[str, Callable[[], Any]], mine: Sequence[str]
 ) -> tuple[dict[str, Callable[[], Any]], int]:
     """The sides as graphs of equally many calls, and how many. Raises what a side says that cannot be captured."""
-    slowest = max(burst_ms(torch, f, 3) for f in sides.values()) * 1e3
-    times = max(1, min(GRAPH_CALLS, int(GRAPH_US / max(slowest, 1.0))))
+    times = min(calls_of_graphs(torch, f) for f in sides.values())
     return {s: in_graph(torch, f, times, s in mine) for s, f in sides.items()}, times
 
 

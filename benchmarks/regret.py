@@ -35,7 +35,6 @@ from benchmarks.cliffs import (
     HOST_BOUNDS,
     SHORT_US,
     TOLERANCE,
-    calls_of_graphs,
     distance,
     graph_of_calls,
     peer_session,
@@ -116,7 +115,7 @@ def cuda_sides(case: Case, found: Found, wrong: dict[int, str]) -> dict[str, flo
 
     import tec
     from benchmarks import cliff_torch
-    from benchmarks.gpu import in_graph, race
+    from benchmarks.gpu import calls_of_graphs, in_graph, race
 
     dev, sides, kept = tec.cuda(0), {}, []
     with torch.inference_mode():

@@ -239,8 +239,9 @@ def reads_of(op: ComputeOp) -> list[TensorRead]:
 def whole_reduce(op: ComputeOp) -> Reduce | None:
     """The one body of a reduction that takes every element, from the combiner's own start; None for another one."""
     body = op.body[0]
-    is_whole = op.num_outputs == 1 and isinstance(body, Reduce) and not body.init and is_const(body.condition, True)
-    return body if is_whole and isinstance(body, Reduce) else None
+    if op.num_outputs > 1 or not isinstance(body, Reduce) or body.init:
+        return None
+    return body if is_const(body.condition, True) else None
 
 
 def is_used(var: Var, *exprs: Expr) -> bool:

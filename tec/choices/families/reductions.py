@@ -67,11 +67,8 @@ class CpuReduction(Space):
         length, beside = reduce_size(red), same_shape(out.output(0), red.output(0))
         if length is None or length > figures.of(cls.template, target)["longest"] or not beside:
             return None
-        return (
-            cls(group, target, red, out)
-            if reads_contiguously(red, red.axis[-1].var) and _lanes_along(red, target)
-            else None
-        )
+        is_along = reads_contiguously(red, red.axis[-1].var) and _lanes_along(red, target)
+        return cls(group, target, red, out) if is_along else None
 
     @property
     def default(self) -> Choice:

@@ -66,7 +66,7 @@ def in_steps(s: S.Stmt, var: E.Var, threads: int, each: Callable[[S.Stmt], S.Stm
 
 
 def _asked_ahead(s: S.Stmt, step: E.Var, thread: E.Var, threads: int) -> list[S.Stmt]:
-    """Prefetches of what the threads read side by side in the next step: it lies a grid's width away, where the processor does not look by itself."""
+    """Prefetches of what the threads read side by side `AHEAD` steps later: it lies a grid's width away, where the processor does not look by itself."""
     found: dict[str, S.Stmt] = {}
     reads: list[E.Expr] = []
     visit(s, expr=reads.append)

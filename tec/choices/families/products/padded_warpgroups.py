@@ -175,12 +175,11 @@ class PaddedWarpgroupProduct(Space):
         size = dtype_info(c.out_dtype).bytes if splits == 1 else 4
         rate = known["staged_bytes_a_clock" if choice["stage_out"] else "out_bytes_a_clock"]
         results = min(rows, self.m) * min(columns, self.n)
+        stored = results * size / rate
         behind = results * self.behind / machine.macs("float32", matrix=False) if splits == 1 else 0.0
         # Of a tile what the multiprocessor has to do, which those beside it share, and what a work-group waits for by itself.
-        busy = steps * max(products, issued, brought) + results * size / rate + known["behind"] * behind
-        waits = (
-            steps * max(alone, brought) + known["ends_clocks"] + results * size / rate + known["behind_alone"] * behind
-        )
+        busy = steps * max(products, issued, brought) + stored + known["behind"] * behind
+        waits = steps * max(alone, brought) + known["ends_clocks"] + stored + known["behind_alone"] * behind
         share: float = groups / machine.units
         if share < known["even_rounds"] * at_once:
             clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * waits)

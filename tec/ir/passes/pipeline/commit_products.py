@@ -63,7 +63,7 @@ def settle(work: S.Stmt, again: bool = False) -> list[S.Stmt]:
     return out
 
 
-def never_unrolled(loop: S.For) -> S.For:
+def _never_unrolled(loop: S.For) -> S.For:
     """A loop that leaves products in flight. Where ptxas (12.9, 13.0, 13.3) writes all of its steps out, it takes the sums for complete at the last step's wait of all but one group: what
     reads them behind the loop moves ahead of the wait for the last group. It then waits after each product (C7514), or computes wrong values."""
     return replace(loop, unroll=1)
@@ -87,7 +87,7 @@ class _Commit:
             return map_stmt(s, self.stmt, lambda e: e)
         assert isinstance(s, S.Attr)
         if isinstance(s.body, S.For):
-            loop = never_unrolled(s.body.with_body(self.begun(s.body.body, [effect("wgmma_wait", n=1)])))
+            loop = _never_unrolled(s.body.with_body(self.begun(s.body.body, [effect("wgmma_wait", n=1)])))
             return S.seq(S.Attr(s.note, loop), *settle(s.body.body, again=True))
         return self.begun(s.body, settle(s.body), [effect("proxy_fence"), BARRIER])
 
@@ -121,4 +121,4 @@ class _Commit:
         return fs(s)
 
 
-__all__ = ["commit_products", "is_piped", "never_unrolled", "settle"]
+__all__ = ["commit_products", "is_piped", "settle"]
