@@ -7,7 +7,7 @@ the two where it can; else they are two, as they would be by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from ..choices import Scheduled, spaces
 from ..ir import Buffer, Func
@@ -33,20 +33,18 @@ _MOST_SHORT = 1 << 16
 def pairs(graph: Graph, groups: list[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
     """The groups beside which another runs, each with that one."""
     found = _sums(graph, groups)
-    taken = {*found, *found.values()}
-    found |= _neighbours([g for g in groups if g not in taken])
-    return found
+    return found | _neighbours(groups, {*found, *found.values()})
 
 
-def _neighbours(groups: Sequence[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
-    """Short elementwise work, each with the next such whose values are there before it."""
+def _neighbours(groups: Sequence[FusedGroup], taken: Set[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
+    """Short elementwise work, each with the next such whose values are there before it; none of `taken`, whose values others wait for all the same."""
     ready: dict[Value, int] = {}  # by value, the number of the last group that runs before it is there
     found: dict[FusedGroup, FusedGroup] = {}
     waiting: list[tuple[int, FusedGroup]] = []
     for k, g in enumerate(groups):
         last = max((ready.get(v, -1) for v in g.inputs), default=-1)
         ready |= dict.fromkeys(g.outputs, last if g.is_alias else k)
-        if not _is_short(g):
+        if g in taken or not _is_short(g):
             continue
         first = next(((n, h) for n, h in waiting if last < n), None)
         if first is None:

@@ -102,6 +102,20 @@ def test_work_that_waits_runs_after_what_it_waits_for() -> None:
     np.testing.assert_allclose(c, np.sin(v), rtol=1e-5)
 
 
+def test_work_that_reads_a_checked_gather_runs_after_it() -> None:
+    """The gather runs beside the check of its index, and is nobody else's neighbour: the sines wait for it all the same, and are none of the cosines'."""
+    g = Graph("g")
+    t, i, x = g.input("t", "float32", (3, 4)), g.input("i", "int64", (5,)), g.input("x", "float32", (64,))
+    early, rows = g.add("cos", [x])[0], g.add("gather", [t, i], {"axis": 0})[0]
+    flat = g.add("reshape", [rows], {"shape": (20,)})[0]
+    g.set_outputs([early, rows, g.add("sin", [flat])[0]], ["a", "b", "c"])
+    net = tec.compile(g, TARGET, cache=False)
+    table, index = np.random.default_rng(4).random((3, 4), np.float32), np.array([2, 0, 1, -1, 2])
+    _, got, sines = net.run([table, index, np.ones(64, np.float32)], device=tec.rocm_emu("gfx942"))
+    np.testing.assert_array_equal(got, table[index])
+    np.testing.assert_allclose(sines, np.sin(table[index]).ravel(), rtol=1e-5)
+
+
 def test_rows_that_are_appended_to_two_states_go_there_in_one_launch() -> None:
     """One function takes the room of both, under two names."""
     g = Graph("g")
