@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .namesakes import KEY as OF_FILE
+
 _USUAL: dict[str, dict[str, Any]] = {
     "mistral": {
         "max_position_embeddings": 131072, "num_key_value_heads": 8, "sliding_window": 4096,
@@ -158,7 +160,7 @@ _USUAL: dict[str, dict[str, Any]] = {
         "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True, "rotary_pct": 0.25, "rotary_emb_base": 1e4,
     },
     "gpt2": {
-        "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "n_positions": 1024,
     },
     "exaone4": {
         "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096, "sliding_window_pattern": 4,
@@ -195,7 +197,8 @@ _USUAL: dict[str, dict[str, Any]] = {
         "hidden_act": "xielu", "max_position_embeddings": 65536, "rms_norm_eps": 1e-5, "rope_theta": 12e6,
     },
     "nemotron_h": {
-        "head_dim": 128, "num_key_value_heads": 8, "layer_norm_epsilon": 1e-5, "ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64,
+        "max_position_embeddings": 4096, "head_dim": 128, "num_key_value_heads": 8, "layer_norm_epsilon": 1e-5, "ssm_state_size": 128,
+        "mamba_num_heads": 128, "mamba_head_dim": 64,
         "n_groups": 8, "conv_kernel": 4, "time_step_min": 0.001, "n_routed_experts": 8, "moe_intermediate_size": 7688,
         "moe_shared_expert_intermediate_size": 7688, "num_experts_per_tok": 2, "norm_topk_prob": True,
     },
@@ -221,6 +224,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     },
     "phimoe": {
         "max_position_embeddings": 131072, "num_key_value_heads": 8, "num_local_experts": 16, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,
+        "rope_theta": 1e6,
     },
     "afmoe": {
         "head_dim": 128, "max_position_embeddings": 16384, "num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2, "rms_norm_eps": 1e-5,
@@ -238,6 +242,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     },
     "gpt_bigcode": {
         "layer_norm_epsilon": 1e-5, "activation_function": "gelu_pytorch_tanh", "multi_query": True, "tie_word_embeddings": True,
+        "n_positions": 1024,
     },
     "gptj": {
         "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "rotary_dim": 64, "n_embd": 4096, "n_head": 16,
@@ -261,6 +266,18 @@ _USUAL: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 _ALSO = {"ministral": "mistral", "gemma3": "gemma3_text", "gemma4": "gemma4_text"}
+_QWEN2_VL: dict[str, Any] = {"max_window_layers": 80, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6}
+# Of models that compute what another does (`namesakes`), where a key that they leave out means something else than there.
+_OF_FILE: dict[str, dict[str, Any]] = {
+    "qwen2_vl": _QWEN2_VL, "qwen2_vl_text": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL, "qwen2_5_vl_text": _QWEN2_VL,
+    "qwen3_vl_text": {"max_position_embeddings": 128000, "rope_theta": 5e5},
+    "qwen3_vl_moe_text": {
+        "max_position_embeddings": 128000, "moe_intermediate_size": 1408, "num_experts": 60, "num_experts_per_tok": 4, "num_key_value_heads": 16,
+        "rope_theta": 5e5,
+    },
+    "exaone": {"max_position_embeddings": 4096, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 5e5},
+    "internlm3": {"head_dim": 128, "max_position_embeddings": 32768, "num_key_value_heads": 2, "rms_norm_eps": 1e-5},
+}  # fmt: skip
 # Of an encoder and a decoder: what sizes of the decoder are called elsewhere. `num_hidden_layers` is there the encoder's.
 _DECODER = {
     "hidden_size": "d_model", "num_hidden_layers": "decoder_layers", "num_attention_heads": "decoder_attention_heads",
@@ -290,7 +307,7 @@ def complete(config: dict[str, Any]) -> None:
     """Put what is left out into the settings of a config.json, and `layer_types` where another key says it."""
     kind = str(config["model_type"])
     kind = _ALSO.get(kind, kind)
-    usual = _USUAL.get(kind, {})
+    usual = _USUAL.get(kind, {}) | _OF_FILE.get(str(config.get(OF_FILE)), {})
     for key, value in usual.items():
         if not any(other in config for other in _COUNTS if key in _COUNTS):
             config.setdefault(key, value)
@@ -400,7 +417,7 @@ def _gptj(config: dict[str, Any]) -> None:
     """The share of a head that is turned. The angles are its own: transformers reads no others (modeling_gptj.py, create_sinusoidal_positions)."""
     for key in ("rope_parameters", "rope_scaling", "rope_theta"):
         config.pop(key, None)
-    heads, hidden, turned = (config.get(n) for n in ("n_head", "n_embd", "rotary_dim"))
+    heads, hidden, turned = _heads(config), config.get("hidden_size", config["n_embd"]), config.get("rotary_dim")
     if all(type(n) is int and n > 0 for n in (heads, hidden, turned)):
         config["partial_rotary_factor"] = turned / (hidden // heads)
 

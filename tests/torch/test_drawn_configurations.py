@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tec_hf.settings import config_of
 
 import tec.lm
+from tec.lm.config import Config
+from tec.lm.rope import frequencies
 from tests.seeds import number, some
 from tests.unit.lm.configurations import drawn
 from tests.unit.lm.families import FAMILIES, TOKENS, filled
@@ -77,9 +80,41 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     [
         ("cohere2", {"use_qk_norm": True}),  # as Command R's heads are where a file says so
         ("gptj", {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}),
+        ("gptj", {"n_embd": 96, "n_head": 3}),  # beside the usual names of these sizes
     ],
 )
 def test_what_an_architecture_does_not_read_is_passed_over(kind: str, said: dict[str, Any], tmp_path: Path) -> None:
     _, want = _case(kind, 1, tmp_path, **said)
     got = Steps(tec.lm.open(tmp_path)).read(list(TOKENS))
     assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())
+
+
+# Other names of architectures of `FAMILIES`.
+_OTHER_NAMES = ("exaone", "internlm3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl_text", "qwen3_vl_moe_text")
+_READ = (
+    "attn_logit_softcapping", "final_logit_softcapping", "logit_scale", "max_position_embeddings", "moe_intermediate_size", "n_group",
+    "norm_topk_prob", "num_experts", "num_experts_per_tok", "num_key_value_heads", "num_local_experts", "query_pre_attn_scalar", "routed_scaling_factor",
+    "use_sliding_window",
+)  # fmt: skip
+
+
+# Mamba-2's sizes are its own, and GPT-J turns 64 features, which these heads do not have.
+@pytest.mark.parametrize("kind", [k for k in [*FAMILIES, *_OTHER_NAMES] if k not in ("mamba2", "gptj")])
+def test_what_a_file_leaves_out_means_what_it_means_to_transformers(kind: str, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 128}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, **sizes}))
+    theirs = transformers.AutoConfig.from_pretrained(tmp_path).get_text_config().to_dict()
+    values = config_of(tmp_path)
+    ours = Config(values, kind)
+    for key in _READ:
+        if key in values and theirs.get(key) is not None:
+            assert values[key] == theirs[key], key
+    assert ours.context == theirs.get("max_position_embeddings", ours.context)
+    epsilons = [v for k, v in theirs.items() if k in ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")]  # fmt: skip
+    assert not epsilons or ours.epsilon in epsilons
+    rope = theirs.get("rope_parameters") or {}
+    rope = rope.get("full_attention", rope)
+    if rope.get("rope_type") == "default":
+        share = rope.get("partial_rotary_factor") or theirs.get("partial_rotary_factor") or 1.0
+        size = int(ours.head_size * share)
+        assert np.allclose(frequencies(ours).inverse, rope["rope_theta"] ** -(np.arange(0, size, 2) / size))
