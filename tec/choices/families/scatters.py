@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 from ... import te
 from ...ir.dtype import dtype_info
+from ...ir.expr import Expr
 from ...locks import cached_property
 from ...ops.forms import Form
 from ...ops.registry import static_shape
@@ -24,6 +25,7 @@ from ...records import dataclass
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..cost import Footprint, Kernel
 from ..footprint import SEGMENT_BYTES
 from ..group import Group
@@ -48,6 +50,10 @@ _LISTED, _PUT = 20, 12  # operations for an update's place and its list, and for
 _WRITTEN_OUT = 8  # turns of a loop over updates whose indices are asked for at once
 # Trips to memory that one counts for which nothing else of the work-group is under way beside: all wait for the lists.
 _ALONE = 4
+
+
+# Whether an update is inside, its place, and its index into the updates.
+_Update: TypeAlias = tuple[Expr, Sequence[Index], Sequence[Index]]
 
 
 class Scatter(loops.LoopForm):
@@ -114,7 +120,7 @@ class Scatter(loops.LoopForm):
         shape, index = (static_shape(t) for t in self.form.inputs[:2])
         lead, depth = index[:-1], index[-1]
 
-        def point(at: Any, e: Any) -> tuple[Any, Any, Any]:
+        def point(at: BufferVar, e: Index) -> _Update:
             here = split_index(e, lead)
             place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
             return te.all(*[p >= 0 for p in place]), tuple(place), here
@@ -125,7 +131,7 @@ class Scatter(loops.LoopForm):
         """Elements that go elsewhere along an axis."""
         (shape, count), axis = (static_shape(t) for t in self.form.inputs[:2]), self.form.attrs["axis"]
 
-        def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
+        def one(at: BufferVar, e: Index) -> _Update:
             here = split_index(e, count)
             k = place_of(at[tuple(here)], shape[axis])
             inside = [
@@ -147,7 +153,7 @@ class _Updates:
     places: Sequence[int]
     count: int
     rest: Sequence[int]
-    one: Callable[[Any, Any], tuple[Any, Any, Any]]
+    one: Callable[[BufferVar, Index], _Update]
     reduction: str
     target: Target
 
@@ -159,23 +165,24 @@ class _Updates:
     def total(self) -> int:
         return math.prod(self.places)
 
-    def _combined(self, a: Any, b: Any, dtype: str) -> Any:
+    def _combined(self, a: Expr, b: Expr, dtype: str) -> Expr:
         wide = {"bool": "int32"}.get(dtype, dtype)
         a, b = a.astype(wide), b.astype(wide)
-        both: dict[str, Callable[[], Any]] = {
+        both: dict[str, Callable[[], Expr]] = {
             "none": lambda: b,
             "add": lambda: a + b,
             "mul": lambda: a * b,
             "max": lambda: te.maximum(a, b),
             "min": lambda: te.minimum(a, b),
         }
-        return both[self.reduction]().astype(dtype)
+        made: Expr = both[self.reduction]().astype(dtype)
+        return made
 
     def in_turn(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were, then one update after another."""
         with loops.each(ib, self.target, self.total, "p") as slot, ib.for_range(0, self.block, "b") as b:
-            here = (*split_index(slot, self.places), *split_index(b, self.rest))
-            dst[here] = old[here]
+            own = (*split_index(slot, self.places), *split_index(b, self.rest))
+            dst[own] = old[own]
         with ib.for_range(0, self.count, "e") as e:
             inside, place, here = self.one(at, e)
             with ib.if_scope(inside), ib.for_range(0, self.block, "b") as b:
@@ -198,7 +205,7 @@ class _Updates:
         is_dense = self.count * _LINE_ELEMENTS >= self.total
         begun = self.total if is_dense else self.count
 
-        def exchanged(place: Sequence[Any], value: Any) -> Any:
+        def exchanged(place: Sequence[Index], value: Expr) -> Expr:
             return te.call_intrin("int32", "atomic_exch", head[self._flat(place)], value)
 
         with loops.each(ib, self.target, max(copies, begun)) as t:
@@ -276,7 +283,7 @@ class _Updates:
             following = ib.allocate("int32", (self.count,), "following", scope="shared") if is_list else None
             kept = ib.allocate(dst.dtype, (own * width,), "kept", scope="local")
 
-            def each_own(body: Callable[[int, Any, Sequence[Any]], None]) -> None:
+            def each_own(body: Callable[[int, Index, Sequence[Index]], None]) -> None:
                 """`body` of a thread's vectors: number, the vector's in the work-group, and where its first element is."""
                 for k in range(own):
                     v = t + k * threads
@@ -285,25 +292,26 @@ class _Updates:
                     with loops.where(ib, *among, *inside):
                         body(k, v, split_index((group * vectors + v) * width, shape))
 
-            def load(k: int, v: Any, here: Sequence[Any]) -> None:
+            def load(k: int, v: Index, here: Sequence[Index]) -> None:
                 self._keep(ib, kept, k * width, width, self._values(old, here, width))
 
-            def empty(p: Any) -> None:
+            def empty(p: Index) -> None:
                 head[p] = te.const(-1, "int32")
 
-            def found(e: Any) -> Any:
+            def found(e: Index) -> Expr:
                 inside, place, _ = self.one(at, e)
                 p = ib.let("p", self._flat(place) - group * span)
-                return te.select(te.all(inside, p >= 0, p < span), p, te.const(-1, "int32"))
+                own: Expr = te.select(te.all(inside, p >= 0, p < span), p, te.const(-1, "int32"))
+                return own
 
-            def enlist(e: Any, p: Any) -> None:
+            def enlist(e: Index, p: Index) -> None:
                 with ib.if_scope(p >= 0):
                     if following is None:
                         ib.emit(te.call_intrin("int32", "atomic_max", head[p], e))
                     else:
                         following[e] = te.call_intrin("int32", "atomic_exch", head[p], e)
 
-            def settle(k: int, v: Any, here: Sequence[Any]) -> None:
+            def settle(k: int, v: Index, here: Sequence[Index]) -> None:
                 self._updated(ib, kept, k * width, v * width, head, following, at, new)
                 self._put(ib, dst, here, width, loops.vector(kept, k * width, width) if width > 1 else kept[k])
 
@@ -312,7 +320,9 @@ class _Updates:
             self._listed(ib, t, found, enlist)
             each_own(settle)
 
-    def _listed(self, ib: IRBuilder, t: Any, found: Callable[[Any], Any], enlist: Callable[[Any, Any], None]) -> None:
+    def _listed(
+        self, ib: IRBuilder, t: Expr, found: Callable[[Index], Expr], enlist: Callable[[Index, Expr], None]
+    ) -> None:
         """All updates by the threads of a work-group: of some turns first where each goes (`found`: its place in the work-group; -1 where it has none), then what is done with it."""
         threads, turns = loops.THREADS, -(-self.count // loops.THREADS)
         some = min(turns, _WRITTEN_OUT)
@@ -329,7 +339,7 @@ class _Updates:
                             places[n] = found(e)
 
     def _updated(
-        self, ib: IRBuilder, kept: BufferVar, first: int, element: Any, head: BufferVar, following: BufferVar | None, at: BufferVar, new: BufferVar
+        self, ib: IRBuilder, kept: BufferVar, first: int, element: Index, head: BufferVar, following: BufferVar | None, at: BufferVar, new: BufferVar
     ) -> None:  # fmt: skip
         """A thread's vector, kept from number `first` on, with the updates of its place or places. element: its first one's number in the work-group."""
         dtype, width = kept.dtype, self.width(kept.dtype)
@@ -351,7 +361,7 @@ class _Updates:
                 update[0] = following[update[0]]
 
     @staticmethod
-    def _keep(ib: IRBuilder, to: BufferVar, first: int, width: int, value: Any) -> None:
+    def _keep(ib: IRBuilder, to: BufferVar, first: int, width: int, value: Expr) -> None:
         """A vector's elements, or one, into a buffer of a thread's own."""
         if width > 1:
             loops.put_vector(ib, to, first, value)
@@ -382,7 +392,7 @@ class _Updates:
         marked = ib.allocate("int32", (words,), "marked")
         again, head = ib.allocate("int32", (1,), "again"), ib.allocate("int32", (self.total,), "head")
 
-        def with_place(e: Any, body: Callable[[Any, Any, Sequence[Any], Sequence[Any]], None]) -> None:
+        def with_place(e: Index, body: Callable[[Expr, Expr, Sequence[Index], Sequence[Index]], None]) -> None:
             """`body` of an update's place as a number, its bit, its index, and its place in the updates, for one that is inside."""
             inside, place, source = self.one(at, e)
             with ib.if_scope(inside):
@@ -390,7 +400,7 @@ class _Updates:
                 bit = ib.let("bit", te.const(1, "int32") << te.indexmod(flat, _BITS))
                 body(flat, bit, place, source)
 
-        def set_bit(of: BufferVar, flat: Any, bit: Any) -> Any:
+        def set_bit(of: BufferVar, flat: Expr, bit: Expr) -> Expr:
             return te.call_intrin("int32", "atomic_or", of[te.indexdiv(flat, _BITS)], bit)
 
         with loops.each(ib, self.target, max(copies, words)) as t:
@@ -405,7 +415,7 @@ class _Updates:
 
         with loops.each(ib, self.target, self.count) as e:
 
-            def take(flat: Any, bit: Any, place: Sequence[Any], source: Sequence[Any]) -> None:
+            def take(flat: Expr, bit: Expr, place: Sequence[Index], source: Sequence[Index]) -> None:
                 was = ib.let("was", set_bit(seen, flat, bit))
                 with ib.if_scope(te.bitwise_and(was, bit) == 0):
                     dst[tuple(place)] = new[tuple(source)]
@@ -420,8 +430,8 @@ class _Updates:
         for finds in (True, False):
             with loops.launch(ib, (groups,), (loops.THREADS,)) as (group, thread), ib.if_scope(again[0] != 0):
 
-                def settle(e: Any, finds: bool = finds) -> None:
-                    def of_marked(flat: Any, bit: Any, place: Sequence[Any], source: Sequence[Any]) -> None:
+                def settle(e: Index, finds: bool = finds) -> None:
+                    def of_marked(flat: Expr, bit: Expr, place: Sequence[Index], source: Sequence[Index]) -> None:
                         with ib.if_scope(te.bitwise_and(marked[te.indexdiv(flat, _BITS)], bit) != 0):
                             if finds:
                                 ib.emit(te.call_intrin("int32", "atomic_max", head[flat], e))
@@ -467,11 +477,11 @@ class _Updates:
             self._put(ib, dst, here, run, loops.vector(made, 0, run) if run > 1 else made[0])
 
     @staticmethod
-    def _values(of: BufferVar, at: Sequence[Any], width: int) -> Any:
+    def _values(of: BufferVar, at: Sequence[Index], width: int) -> Expr:
         return loops.vector_at(of, at[:-1], at[-1], width) if width > 1 else of[tuple(at)]
 
     @staticmethod
-    def _put(ib: IRBuilder, to: BufferVar, at: Sequence[Any], width: int, made: Any) -> None:
+    def _put(ib: IRBuilder, to: BufferVar, at: Sequence[Index], width: int, made: Expr) -> None:
         if width > 1:
             loops.put_vector_at(ib, to, at[:-1], at[-1], made)
         else:
@@ -483,8 +493,8 @@ class _Updates:
         nbytes = dtype_info(dtype).bytes
         return math.gcd(_LOAD_BYTES // nbytes, int(shape[-1])) if shape and 1 < nbytes <= _LOAD_BYTES else 1
 
-    def _flat(self, place: Sequence[Any]) -> Any:
-        out: Any = 0
+    def _flat(self, place: Sequence[Index]) -> Index:
+        out: Index = 0
         for p, c in zip(place, self.places):
             out = out * c + p
         return out
