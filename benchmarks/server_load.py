@@ -2,8 +2,9 @@
 
     python -m benchmarks.server_load                          # 64 clients, rows of some 0.5 ms
     python -m benchmarks.server_load --widths 256 1024 64 --clients 16 --threads 2
+    python -m benchmarks.server_load --onnx resnet50.onnx --target cuda
 
-A perceptron with an open batch size. The peer is the same package run by this process in full batches, by as many threads as the server has; it has the machine
+A perceptron with an open batch size, or an ONNX network of one float32 input, whose first dimension is left open. The peer is the same package run by this process in full batches, by as many threads as the server has; it has the machine
 for itself. Then the server, a process of its own, is asked by clients that each send one row and wait for it. The clients are a few processes of plain sockets on
 the cores that the server leaves free; where there are none, they take part of the server's time, and the row says so.
 `ratio` is the peer's rows a second over the server's. Blocks take turns; medians.
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 import tec
 from tec.graph import Graph
@@ -36,23 +38,34 @@ from tec.graph.builders import Builder
 from tec.ops.dims import Dim
 
 BLOCKS = 3
-NAME = "perceptron"
+NAME = "network"
 
 
-def network(widths: list[int]) -> Any:
+def perceptron(widths: list[int], target: str) -> Any:
     rng, g = np.random.default_rng(1), Graph(NAME)
     b = Builder(g, "l")
     x = g.input("x", "float32", (Dim("batch"), widths[0]))
     for m, n in itertools.pairwise(widths):
         x = b.op("relu", b.op("matmul", x, b.const(rng.normal(size=(m, n)).astype("float32") / m**0.5)))
     g.set_outputs([x], ["y"])
-    return tec.compile(g, "llvm")
+    return tec.compile(g, target)
 
 
-def request(width: int) -> bytes:
+def of_file(path: str, target: str) -> Any:
+    """The network of an ONNX file, for any number of rows."""
+    model = onnx.load(path)
+    initial = {t.name for t in model.graph.initializer}
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name not in initial:
+            value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    del model.graph.value_info[:]  # they hold the file's own batch size
+    return tec.compile(model, target)
+
+
+def request(name: str, shape: tuple[int, ...]) -> bytes:
     """One row as a client sends it: a header of JSON with the tensor's bytes behind it."""
-    row = np.random.default_rng(2).normal(size=(1, width)).astype("float32").tobytes()
-    about = {"name": "x", "datatype": "FP32", "shape": [1, width], "parameters": {"binary_data_size": len(row)}}
+    row = np.random.default_rng(2).normal(size=shape).astype("float32").tobytes()
+    about = {"name": name, "datatype": "FP32", "shape": [1, *shape], "parameters": {"binary_data_size": len(row)}}
     head = json.dumps({"inputs": [about], "parameters": {"binary_data_output": True}}).encode()
     lines = [
         f"POST /v2/models/{NAME}/infer HTTP/1.1",
@@ -90,17 +103,17 @@ def clients(port: int, number: int, asked: bytes, seconds: float, cores: set[int
     return times
 
 
-def in_full_batches(path: str, width: int, batch: int, threads: int, seconds: float) -> float:
+def in_full_batches(path: str, name: str, shape: tuple[int, ...], batch: int, threads: int, seconds: float) -> float:
     """Rows a second of the network alone, by threads with an executor each."""
     net = tec.load(path)
     done = [0] * threads
 
     def run(k: int) -> None:
-        x, executor = np.random.default_rng(k).normal(size=(batch, width)).astype("float32"), net.executor()
-        executor.run({"x": x})
+        x, executor = np.random.default_rng(k).normal(size=(batch, *shape)).astype("float32"), net.executor()
+        executor.run({name: x})
         until = time.perf_counter() + seconds
         while time.perf_counter() < until:
-            executor.run({"x": x})
+            executor.run({name: x})
             done[k] += batch
 
     begin = time.perf_counter()
@@ -136,12 +149,12 @@ class Server:
         self.process.wait(30)
 
 
-def under_load(port: int, number: int, width: int, seconds: float, cores: set[int]) -> tuple[float, list[float]]:
+def under_load(port: int, number: int, asked: bytes, seconds: float, cores: set[int]) -> tuple[float, list[float]]:
     """Rows a second of the server, and the seconds of each request."""
     processes = min(number, len(cores), 4)
     shares = [number // processes + (k < number % processes) for k in range(processes)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        parts = [pool.submit(clients, port, n, request(width), seconds, cores) for n in shares]
+        parts = [pool.submit(clients, port, n, asked, seconds, cores) for n in shares]
         times = [t for part in parts for t in part.result()]
     return len(times) / seconds, times
 
@@ -150,6 +163,8 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     # 11.5 million weights, 23 MFLOP a row: about 0.5 ms on a core that holds 50 GFLOP/s.
     p.add_argument("--widths", type=int, nargs="+", default=[512, 3072, 3072, 128])
+    p.add_argument("--onnx", help="a network's file, in place of a perceptron")
+    p.add_argument("--target", default="llvm")
     p.add_argument("--clients", type=int, default=64)
     p.add_argument("--batch", type=int, default=32)
     p.add_argument("--threads", type=int, default=1, help="batches that run at the same time")
@@ -162,23 +177,27 @@ def main() -> None:
     serving, asking = set(every[:ours]), set(every[ours:] if apart else every)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / f"{NAME}.tec")
-        network(args.widths).save(path)
+        net = of_file(args.onnx, args.target) if args.onnx else perceptron(args.widths, args.target)
+        net.save(path)
+        (fed,) = net.inputs
+        name, shape = fed["name"], tuple(fed["shape"][1:])
+        asked = request(name, shape)
         limits, found, times = [], [], []
         for _ in range(BLOCKS):
             os.sched_setaffinity(0, serving)
-            limits.append(in_full_batches(path, args.widths[0], args.batch, args.threads, args.seconds))
+            limits.append(in_full_batches(path, name, shape, args.batch, args.threads, args.seconds))
             os.sched_setaffinity(0, every)
             server = Server(path, args.batch, args.threads, serving)
             try:
-                under_load(server.port, args.clients, args.widths[0], 1.0, asking)
-                rate, seconds = under_load(server.port, args.clients, args.widths[0], args.seconds, asking)
+                under_load(server.port, args.clients, asked, 1.0, asking)
+                rate, seconds = under_load(server.port, args.clients, asked, args.seconds, asking)
             finally:
                 server.close()
             found.append(rate)
             times += seconds
     limit, rate = statistics.median(limits), statistics.median(found)
     row = {
-        "name": f"server, {args.clients} clients, rows of {1e3 * args.threads / limit:.2f} ms",
+        "name": f"server on {args.target}, {args.clients} clients, rows of {1e3 * args.threads / limit:.2f} ms",
         "value": round(rate), "unit": "rows/s", "peer": "full batches without a server", "peer_value": round(limit), "ratio": round(limit / rate, 3),
         "ms_median": round(1e3 * statistics.median(times), 2), "ms_99": round(1e3 * sorted(times)[int(0.99 * len(times))], 2),
         "clients_have_cores_of_their_own": apart,
