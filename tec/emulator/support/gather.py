@@ -9,39 +9,42 @@ from __future__ import annotations
 
 from ..translate.ops import Out
 from .lanes import STRIP, VEC, apart, load_each, splat, store_each
+from .template import ir
 
 _SINGLE = (2, 4)  # dwords of accesses that are made lane by lane
 
 
 def grouped(w: int, n: int, space: str, load: bool) -> str:
-    """IR from %addr (w addresses), %m (mask bits) to or from the dwords in %out, one vector of w dwords after another; LDS begins at %base."""
+    """IR for one group: from the addresses %here under the mask %on (its bits: %bits) to or from the dwords at %to, a vector of w dwords further for each; LDS begins at %base."""
     b = Out("v")
-    for first in range(0, w, STRIP):
-        _Group(b, w, n, first, space, load).write()
+    _Group(b, w, n, space, load).write()
     return "\n".join(b.lines) + "\n"
 
 
-class _Group:
-    """The text for one group, from lane `first` on; see the module."""
+def in_strips(w: int, at: str, before: str, body: str) -> str:
+    """IR from the block `before` to the function's end: `body` for one group of 16 lanes after another, with %here, %bits, %on and %to, and the group's first lane in %first.
+    %lanes has room for all addresses. A loop, since copies of a body for each group take LLVM most of the library's time."""
+    return ir("memory.strips", w=w, at=at, before=before, shift="trunc i64 %first to i32" if w == 32 else "add i64 %first, 0", body=body)  # fmt: skip
 
-    def __init__(self, b: Out, w: int, n: int, first: int, space: str, load: bool):
+
+class _Group:
+    """The text for one group; see the module."""
+
+    def __init__(self, b: Out, w: int, n: int, space: str, load: bool):
         self.b, self.n, self.space, self.load = b, n, space, load
         self.at = "i64" if space == "global" else "i32"
         self.vector = f"<16 x {self.at}>"
-        order = ", ".join(f"i32 {first + i}" for i in range(STRIP))
-        self.address = b.emit(f"shufflevector <{w} x {self.at}> %addr, <{w} x {self.at}> poison, <16 x i32> <{order}>")
-        self.mask = b.emit(f"trunc i{w} {b.emit(f'lshr i{w} %m, {first}')} to i16")
-        self.slots = [b.emit(f"getelementptr i8, ptr %out, i64 {4 * (w * k + first)}") for k in range(n)]
+        self.slots = [b.emit(f"getelementptr i8, ptr %to, i64 {4 * w * k}") for k in range(n)]
 
     def write(self) -> None:
         b, at, n = self.b, self.at, self.n
         on, row, rest, part, end = (b.fresh_label(x) for x in ("on", "row", "rest", "part", "end"))
-        b.put(f"br i1 {b.emit(f'icmp eq i16 {self.mask}, -1')}, label %{on}, label %{part}")
+        b.put(f"br i1 {b.emit('icmp eq i16 %bits, -1')}, label %{on}, label %{part}")
         b.label(on)
-        lowest = b.emit(f"extractelement {self.vector} {self.address}, i64 0")
+        lowest = b.emit(f"extractelement {self.vector} %here, i64 0")
         one = b.emit(f"insertelement {self.vector} poison, {at} {lowest}, i64 0")
         ones = b.emit(f"shufflevector {self.vector} {one}, {self.vector} poison, <16 x i32> zeroinitializer")
-        apart_by = b.emit(f"sub {self.vector} {self.address}, {ones}")
+        apart_by = b.emit(f"sub {self.vector} %here, {ones}")
         in_row = "<" + ", ".join(f"{at} {4 * n * i}" for i in range(STRIP)) + ">"
         b.put(f"br i1 {self._are(apart_by, in_row)}, label %{row}, label %{rest}")
         b.label(row)
@@ -81,7 +84,7 @@ class _Group:
 
     def _lane_by_lane(self) -> None:
         b = self.b
-        lanes = [self._pointer(b.emit(f"extractelement {self.vector} {self.address}, i64 {i}")) for i in range(STRIP)]
+        lanes = [self._pointer(b.emit(f"extractelement {self.vector} %here, i64 {i}")) for i in range(STRIP)]
         if self.load:
             self._keep(load_each(b, self.n, lanes))
         else:
@@ -90,18 +93,17 @@ class _Group:
     def _under_mask(self) -> None:
         """A gather or scatter for each dword."""
         b = self.b
-        on = b.emit(f"bitcast i16 {self.mask} to <16 x i1>")
         old = self._kept()
         values = [] if self.load else old
         for k in range(self.n):
-            here = b.emit(f"add {self.vector} {self.address}, splat ({self.at} {4 * k})") if k else self.address
+            here = b.emit(f"add {self.vector} %here, splat ({self.at} {4 * k})") if k else "%here"
             # a 32-bit index (checked, so never negative) lets the host gather 16 lanes at once
             places = b.emit(
                 f"inttoptr {self.vector} {here} to <16 x ptr>"
                 if self.space == "global"
                 else f"getelementptr i8, ptr %base, {self.vector} {here}"
             )
-            where = f"<16 x ptr> align 1 {places}, <16 x i1> {on}"
+            where = f"<16 x ptr> align 1 {places}, <16 x i1> %on"
             if self.load:  # lanes that are off keep what is in %out
                 values.append(b.emit(f"call {VEC} @llvm.masked.gather.v16i32.v16p0({where}, {VEC} {old[k]})"))
             else:

@@ -31,12 +31,11 @@ _CORE_DECLARES = "declare i32 @tec_fault(ptr, i64, i32, i64, i64)\n" + "".join(
 
 
 def _gathers(w: int) -> str:
-    text = "declare <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr>, <16 x i1>, <16 x i32>)\n"
-    text += "declare void @llvm.masked.scatter.v16i32.v16p0(<16 x i32>, <16 x ptr>, <16 x i1>)\n"
+    text = f"declare i{w} @llvm.cttz.i{w}(i{w}, i1)\n"
     for ty in ("i8", "i16", "i32"):
-        text += f"declare <{w} x {ty}> @llvm.masked.gather.v{w}{ty}.v{w}p0(<{w} x ptr>, <{w} x i1>, <{w} x {ty}>)\n"
-        text += f"declare void @llvm.masked.scatter.v{w}{ty}.v{w}p0(<{w} x {ty}>, <{w} x ptr>, <{w} x i1>)\n"
-    return text + f"declare i{w} @llvm.cttz.i{w}(i{w}, i1)\n"
+        text += f"declare <16 x {ty}> @llvm.masked.gather.v16{ty}.v16p0(<16 x ptr>, <16 x i1>, <16 x {ty}>)\n"
+        text += f"declare void @llvm.masked.scatter.v16{ty}.v16p0(<16 x {ty}>, <16 x ptr>, <16 x i1>)\n"
+    return text
 
 
 def groups() -> list[str]:

@@ -171,13 +171,71 @@ fail:
   ret i32 1
 go:
 
-;;; pointers
-  %d$k = and <$w x i32> %addr, splat (i32 -4)
-  %e$k = mul <$w x i32> %d$k, splat (i32 $w)
-  %b$k = and <$w x i32> %addr, splat (i32 3)
-  %f$k = add <$w x i32> %e$k, %b$k
-  %g$k = add <$w x i32> %f$k, $lane_places
-  %p$k = getelementptr i8, ptr %base, <$w x i32> %g$k
+;;; strips
+  store <$w x $at> %addr, ptr %lanes, align 64
+  br label %strip
+strip:
+  %first = phi i64 [ 0, %$before ], [ %after, %stripped ]
+  %here_p = getelementptr $at, ptr %lanes, i64 %first
+  %here = load <16 x $at>, ptr %here_p, align 64
+  %shift = $shift
+  %shifted = lshr i$w %m, %shift
+  %bits = trunc i$w %shifted to i16
+  %on = bitcast i16 %bits to <16 x i1>
+  %first4 = shl i64 %first, 2
+  %to = getelementptr i8, ptr %out, i64 %first4
+$body  br label %stripped
+stripped:
+  %after = add i64 %first, 16
+  %more = icmp ult i64 %after, $w
+  br i1 %more, label %strip, label %done
+done:
+  ret i32 0
+}
+
+;;; pointers_global
+  %a$k = add <16 x i64> %here, splat (i64 $further)
+  %p$k = inttoptr <16 x i64> %a$k to <16 x ptr>
+
+;;; pointers_lds
+; A 32-bit index (checked, so never negative) lets the host gather and scatter 16 lanes at once.
+  %x$k = add <16 x i32> %here, splat (i32 $further)
+  %p$k = getelementptr i8, ptr %base, <16 x i32> %x$k
+
+;;; pointers_scratch
+  %d$k = and <16 x i32> %here, splat (i32 -4)
+  %e$k = mul <16 x i32> %d$k, splat (i32 $w)
+  %b$k = and <16 x i32> %here, splat (i32 3)
+  %f$k = add <16 x i32> %e$k, %b$k
+  %g$k = add <16 x i32> %f$k, $lane_places
+  %h$k = trunc i64 %first4 to i32
+  %i$k = insertelement <16 x i32> poison, i32 %h$k, i64 0
+  %j$k = shufflevector <16 x i32> %i$k, <16 x i32> poison, <16 x i32> zeroinitializer
+  %k$k = add <16 x i32> %g$k, %j$k
+  %p$k = getelementptr i8, ptr %base, <16 x i32> %k$k
+
+;;; dword_ld
+  %q$k = getelementptr i8, ptr %to, i64 $further
+  %o$k = load <16 x i32>, ptr %q$k, align 64
+  %v$k = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 %p$k, <16 x i1> %on, <16 x i32> %o$k)
+  store <16 x i32> %v$k, ptr %q$k, align 64
+
+;;; dword_st
+  %q$k = getelementptr i8, ptr %to, i64 $further
+  %v$k = load <16 x i32>, ptr %q$k, align 64
+  call void @llvm.masked.scatter.v16i32.v16p0(<16 x i32> %v$k, <16 x ptr> align 1 %p$k, <16 x i1> %on)
+
+;;; narrow_ld
+  %v = call <16 x $t> @llvm.masked.gather.v16${t}.v16p0(<16 x ptr> align 1 %p0, <16 x i1> %on, <16 x $t> zeroinitializer)
+  %x = $ext <16 x $t> %v to <16 x i32>
+  %old = load <16 x i32>, ptr %to, align 64
+  %kept = select <16 x i1> %on, <16 x i32> %x, <16 x i32> %old
+  store <16 x i32> %kept, ptr %to, align 64
+
+;;; narrow_st
+  %v = load <16 x i32>, ptr %to, align 64
+  %t = trunc <16 x i32> %v to <16 x $t>
+  call void @llvm.masked.scatter.v16${t}.v16p0(<16 x $t> %t, <16 x ptr> align 1 %p0, <16 x i1> %on)
 
 ;;; bytes_begin
   %sub = and <$w x i32> %addr, splat (i32 $below_align)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..context import CTX
-from .gather import grouped
+from .gather import grouped, in_strips
 from .lane_loop import over_lanes
+from .lanes import STRIP
 from .template import ir
 
 # name -> (bytes in memory, dwords in registers, sign-extended)
@@ -72,17 +73,13 @@ def resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False, l
     )
 
 
-def _pointers(w: int, space: str, k: int) -> tuple[str, str]:
-    """IR that makes %p<k>, the pointers of dword k, and its name."""
-    if space == "global":
-        text = f"  %a{k} = add <{w} x i64> %addr, splat (i64 {4 * k})\n"
-        return text + f"  %p{k} = inttoptr <{w} x i64> %a{k} to <{w} x ptr>\n", f"%p{k}"
+def _pointers(w: int, space: str, k: int) -> str:
+    """IR that makes %p<k>, the pointers of a strip's dword k."""
+    if space == "scratch":
+        return ir("memory.pointers_scratch", k=k, w=w, lane_places=_seq(STRIP, 4 * w * k, 4))
     if space == "lds":
-        # A 32-bit index (checked, so never negative) lets the host gather and scatter 16 lanes at once.
-        text = f"  %x{k} = add <{w} x i32> %addr, splat (i32 {4 * k})\n"
-        return text + f"  %p{k} = getelementptr i8, ptr %base, <{w} x i32> %x{k}\n", f"%p{k}"
-    text = ir("memory.pointers", k=k, w=w, lane_places=_seq(w, 4 * w * k, 4))
-    return text, f"%p{k}"
+        return ir("memory.pointers_lds", k=k, further=4 * k)
+    return ir("memory.pointers_global", k=k, further=4 * k)
 
 
 def memory_function(w: int, space: str, access: str, load: bool) -> str:
@@ -95,39 +92,18 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
     align = {8: 8, 12: 16, 16: 16}.get(nbytes, nbytes) if space == "lds" else min(nbytes, 4)
     text = (
         f"\ndefine i32 @tec_{verb}_{space}_{access}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
-        f"entry:\n{resolve(w, space, nbytes, align, load=load)}"
+        f"entry:\n  %lanes = alloca <{w} x {at}>, align 64\n{resolve(w, space, nbytes, align, load=load)}"
     )
-    if space == "scratch" and nbytes > 1:
+    is_in_parts = space == "scratch" and nbytes > 1
+    if is_in_parts:
         text += _scratch_unaligned(w, nbytes, align, load, signed)
     if nbytes < 4:
-        ptrs, p = _pointers(w, space, 0)
-        ty = f"i{8 * nbytes}"
-        text += ptrs
-        if load:
-            text += _narrow_load(w, ty, p, signed)
-        else:
-            text += (
-                f"  %v = load <{w} x i32>, ptr %out, align 64\n  %t = trunc <{w} x i32> %v to <{w} x {ty}>\n"
-                f"  call void @llvm.masked.scatter.v{w}{ty}.v{w}p0(<{w} x {ty}> %t, <{w} x ptr> align 1 {p}, <{w} x i1> %mask)\n"
-            )
-        return text + "  ret i32 0\n}\n"
-    if space != "scratch":
-        return text + grouped(w, n, space, load) + "  ret i32 0\n}\n"
-    for k in range(n):
-        ptrs, p = _pointers(w, space, k)
-        text += ptrs + f"  %q{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
-        if load:
-            text += (
-                f"  %o{k + 1} = load <{w} x i32>, ptr %q{k}, align 64\n"
-                f"  %v{k + 1} = call <{w} x i32> @llvm.masked.gather.v{w}i32.v{w}p0(<{w} x ptr> align 1 {p}, "
-                f"<{w} x i1> %mask, <{w} x i32> %o{k + 1})\n  store <{w} x i32> %v{k + 1}, ptr %q{k}, align 64\n"
-            )
-        else:
-            text += (
-                f"  %v{k + 1} = load <{w} x i32>, ptr %q{k}, align 64\n"
-                f"  call void @llvm.masked.scatter.v{w}i32.v{w}p0(<{w} x i32> %v{k + 1}, <{w} x ptr> align 1 {p}, <{w} x i1> %mask)\n"
-            )
-    return text + "  ret i32 0\n}\n"
+        body = _pointers(w, space, 0) + _narrow(f"i{8 * nbytes}", load, signed)
+    elif space == "scratch":
+        body = "".join(_pointers(w, space, k) + _dword(k, 4 * w * k, load) for k in range(n))
+    else:
+        body = grouped(w, n, space, load)
+    return text + in_strips(w, at, "even" if is_in_parts else "go", body)
 
 
 def _scratch_unaligned(w: int, nbytes: int, align: int, load: bool, signed: bool) -> str:
@@ -146,16 +122,17 @@ def _scratch_unaligned(w: int, nbytes: int, align: int, load: bool, signed: bool
     return text + ir("memory.bytes_end", w=w)
 
 
-def _narrow_load(w: int, ty: str, p: str, signed: bool) -> str:
-    """Bytes and 16-bit words, lane by lane under the mask (the host has no gather of them)."""
-    ext = "sext" if signed else "zext"
-    return (
-        f"  %v = call <{w} x {ty}> @llvm.masked.gather.v{w}{ty}.v{w}p0(<{w} x ptr> align 1 {p}, <{w} x i1> %mask, "
-        f"<{w} x {ty}> zeroinitializer)\n  %x = {ext} <{w} x {ty}> %v to <{w} x i32>\n"
-        f"  %old = load <{w} x i32>, ptr %out, align 64\n"
-        f"  %kept = select <{w} x i1> %mask, <{w} x i32> %x, <{w} x i32> %old\n"
-        f"  store <{w} x i32> %kept, ptr %out, align 64\n"
-    )
+def _dword(k: int, further: int, load: bool) -> str:
+    if load:
+        return ir("memory.dword_ld", k=k, further=further)
+    return ir("memory.dword_st", k=k, further=further)
+
+
+def _narrow(ty: str, load: bool, signed: bool) -> str:
+    """Bytes and 16-bit words of a strip, lane by lane under the mask (the host has no gather of them)."""
+    if load:
+        return ir("memory.narrow_ld", t=ty, ext="sext" if signed else "zext")
+    return ir("memory.narrow_st", t=ty)
 
 
 def scalar_load(n: int) -> str:
