@@ -4,7 +4,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 # Bytecode is made where a module is imported: of 11,000 files that packages bring some 3,000 ever are, and compiling all is a third of pip's work.
-PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check --no-compile -e
+PIP := $(PY) -m pip --disable-pip-version-check
+# uv resolves and unpacks what `dev` and `docs` name in 18 processor seconds, pip in 98, to the same versions. It reads none of pip's settings: where these name an index,
+# and where uv is not to be had or fails, pip does it.
+INSTALL = { ! $(PIP) config list | grep -q '[.]index-url=' && $(PIP) install -q --no-compile uv && $(VENV)/bin/uv pip install -q --python $(PY) -e $(1); } \
+	|| $(PIP) install -q --no-compile -e $(1)
 EXTRAS ?= dev
 
 .PHONY: setup demo test night mutants baseline cliffs unseen model triton triton-language triton-libraries tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
@@ -13,7 +17,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) '.[$(EXTRAS)]'
+	$(call INSTALL,'.[$(EXTRAS)]')
 	touch $(STAMP) $(if $(findstring docs,$(EXTRAS)),$(VENV)/.tec-docs)
 
 demo: setup
@@ -147,7 +151,7 @@ networks: setup
 	$(PY) -m pytest -m slow tests/networks tests/unit
 
 $(VENV)/.tec-docs: $(STAMP)
-	$(PIP_INSTALL) '.[docs]'
+	$(call INSTALL,'.[docs]')
 	touch $@
 
 docs: $(VENV)/.tec-docs

@@ -42,8 +42,9 @@ def job(candidate: bytes, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def ended() -> Iterator[None]:
+    """Tests share a worker as the trials of a search do: a start is a second of the processor's time."""
     yield
     measuring.end_children()
 
@@ -92,8 +93,10 @@ def test_addresses_that_are_reserved_are_no_memory(monkeypatch: pytest.MonkeyPat
     def popen(args: list[str], **more: Any) -> Any:
         return started([sys.executable, "-c", reserve + "from tec.tuning import worker; worker.main()"], **more)
 
+    measuring.end_children()
     monkeypatch.setattr(subprocess, "Popen", popen)
     assert "ratio" in measuring.measure(job(program(), memory_bytes=600 << 20))
+    measuring.end_children()
 
 
 def test_what_cannot_be_built_is_a_failed_trial() -> None:
