@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,16 +50,35 @@ LEFT: dict[str, int] = {
 }
 
 
+_RAISE = re.compile(r"^ *raise (?:\w+\.)*(\w+)\(", re.M)
+
+
 def without_hint(source: str) -> Iterator[int]:
-    """The lines that raise one of `KINDS` by its message alone."""
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
+    """The lines that raise one of `KINDS` by its message alone. Of all sources these statements alone are parsed: walking whole trees takes five seconds."""
+    for found in _RAISE.finditer(source):
+        if found[1] not in KINDS:
             continue
-        call = node.exc
-        name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+        (statement,) = ast.parse(_statement(source[found.start() :])).body
+        assert isinstance(statement, ast.Raise)
+        call = statement.exc
+        if not isinstance(call, ast.Call):
+            continue
         options = {k.arg for k in call.keywords}
-        if name in KINDS and len(call.args) == 1 and not options & {"hint", None}:
-            yield node.lineno
+        if len(call.args) == 1 and not options & {"hint", None}:
+            yield source.count("\n", 0, found.start()) + 1
+
+
+def _statement(text: str) -> str:
+    """The statement that a text begins with."""
+    whole = ""
+    for line in text.splitlines(keepends=True):
+        whole += line if whole else line.lstrip(" ")
+        try:
+            ast.parse(whole)
+        except SyntaxError:
+            continue
+        return whole
+    raise AssertionError(f"no end of {text[:80]!r}")
 
 
 def part_of(path: Path) -> str:
