@@ -20,6 +20,7 @@ from . import complex_math as _complex_math
 from . import fft, linalg, nn, optim, random
 from . import numpy_names as _numpy_names
 from . import numpy_shapes as _numpy_shapes
+from .arguments import explain as _explain
 from .array import Array
 from .computing import compute as _compute
 from .contraction import einsum
@@ -226,7 +227,17 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'tec.array' has no attribute {name!r}{_numpy_names.near(name, globals())}")
 
 
-__all__ = sorted(n for n in dir() if not n.startswith("_") or n.startswith("__array")) + ["__array_namespace_info__"]
+_explain(globals())
+_explain(_numpy_names.FUNCTIONS)
+_PARTS = (fft, linalg, nn, optim, random)
+# The modules that this one imports are attributes of it too, and no part of the namespace.
+__all__ = sorted(
+    n
+    for n, x in globals().items()
+    if n != "annotations"
+    and (not n.startswith("_") or n.startswith("__array"))
+    and (type(x) is not type(nn) or x in _PARTS)
+) + ["__array_namespace_info__"]
 
 
 def __dir__() -> list[str]:

@@ -201,7 +201,11 @@ def flip(x: Array, /, axis: int | Sequence[int] | None = None) -> Array:
 # ---- joining
 
 
-def _joined(arrays: Any, what: str) -> list[Node]:
+def _joined(arrays: Any, axis: Any, what: str) -> list[Node]:
+    if isinstance(axis, Array):
+        raise ArrayTypeError(
+            f"{what} of arrays that are given one by one", hint=f"they are one argument: tec.array.{what}([x, y])"
+        )
     nodes = [node_of(x) for x in arrays]
     if not nodes:
         raise ArrayValueError(f"{what} of no arrays", hint="at least one")
@@ -216,7 +220,7 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Array:
     >>> xp.concat([xp.arange(2), xp.arange(3)]).tolist()
     [0, 1, 0, 1, 2]
     """
-    nodes = _joined(arrays, "concat")
+    nodes = _joined(arrays, axis, "concat")
     if axis is None:
         nodes, axis = [build.reshape(n, (n.size,)) for n in nodes], 0
     k = axis_of(axis, len(nodes[0].shape))
@@ -240,7 +244,7 @@ def stack(arrays: Any, /, axis: int = 0) -> Array:
     Array([[1, 2],
            [3, 4]], dtype=int64)
     """
-    nodes = _joined(arrays, "stack")
+    nodes = _joined(arrays, axis, "stack")
     if any(n.shape != nodes[0].shape for n in nodes):
         raise ArrayValueError(
             f"stack of shapes {', '.join(str(n.shape) for n in nodes)}",

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import listed
 from ..ops.registry import TensorType, get_op
 from . import build, dtypes
+from .arguments import explain
 from .array import Array, node_of
 from .dtypes import DTypeLike
 from .elementwise import expm1, logaddexp
@@ -201,6 +202,9 @@ def max_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0)
 def avg_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0) -> Array:
     """The mean of each window, in which padding counts as zeros."""
     return _pooled("avg_pool", x, window, strides, padding, include_pad=True)
+
+
+explain(globals())
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,7 @@ other. Arguments are NumPy's; those that are not there raise TypeError.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from . import (
     sorting,
 )
 from .array import Array, node_of
+from .elsewhere import OF_ARRAYS, OF_NAMESPACES
 from .numbers import of_numbers
 
 # NumPy's names for functions of the namespace with the same arguments.
@@ -56,26 +58,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     if getattr(f, "__module__", None) == m.__name__ and not name.startswith("_")
 }
 
-_ELSEWHERE = {
-    "ndarray": "tec.array.Array", "get": "x.numpy() copies to the host", "cuda": "tec.cuda(0) is a device",
-    "RawKernel": "@tec.kernel makes a kernel of a Python function", "ElementwiseKernel": "@tec.kernel, or an expression: it becomes one kernel",
-    "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "expressions are compiled by themselves; @tec.kernel makes a kernel of a Python function",
-    "vectorize": "tec.vmap, or an expression", "grad": "tec.grad", "vmap": "tec.vmap", "lax": "if, for and while of Python are followed",
-    "float": "tec.array.float32 or float64", "int": "tec.array.int32 or int64", "Tensor": "tec.array.asarray(x) makes an array", "tensor": "tec.array.asarray(x)", "from_numpy": "tec.array.asarray(x, device=dev)",
-    "get_array_module": "x.__array_namespace__() is this module", "get_default_memory_pool": "dev.memory() and dev.empty_cache()",
-    "get_default_pinned_memory_pool": "dev.memory() and dev.empty_cache()", "memset": "x[...] = 0 fills it", "no_grad": "nothing: tec.grad(f) makes gradients",
-    "Stream": "dev.stream()", "synchronize": "x.block() or dev.sync()", "int_": "tec.array.int64", "float_": "tec.array.float64", "double": "tec.array.float64",
-    "scatter_add": "tec.array.add.at(x, i, v)", "at": "x[i] = v, and tec.array.add.at(x, i, v)", "custom_vjp": "tec.custom_vjp", "custom_gradient": "tec.custom_vjp",
-    "apply_along_axis": "tec.vmap",
-    "r_": "tec.array.concat", "c_": "tec.array.stack(..., axis=1)", "lib": "x[i[:, None] + j] takes windows: i their starts, j the places in one", "special": "tec.erf and others are words of kernels and te; scipy.special of x.numpy()",
-    "stop_gradient": "tec.stop_gradient(x)", "RawModule": "@tec.kernel makes a kernel of a Python function", "linalg_norm": "tec.array.linalg.norm", "device": "with dev:, or device=dev",
-}  # fmt: skip
-
 
 def near(name: str, names: Any) -> str:
     """What to write instead of a name that is not there, as the end of a message; "" where nothing is near."""
-    if name in _ELSEWHERE:
-        return f": {_ELSEWHERE[name]}"
+    if name in OF_NAMESPACES:
+        return f": {OF_NAMESPACES[name]}"
+    for part in ("nn", "linalg", "random", "fft"):
+        if name in dir(import_module(f"tec.array.{part}")):
+            return f": tec.array.{part}.{name}"
     if callable(getattr(np, name, None)) and not name.startswith("_"):
         return f": np.{name}(x.numpy()) computes it on the host"
     question = meant(name, [*names, *FUNCTIONS, *ALIASES])
@@ -175,21 +165,15 @@ for _name, _g in (
     setattr(Array, _name, property(_g))
 
 
-_OF_OTHERS = {
-    "get": "x.numpy()", "cpu": "x.to_device(tec.cpu())", "cuda": "x.to_device(tec.cuda(0))", "to": "x.to_device(dev), x.astype(dtype)",
-    "unsqueeze": "tec.array.expand_dims(x, axis=k)", "view": "x.reshape(shape)", "permute": "x.transpose(axes)", "at": "x[i] = value assigns",
-    "detach": "arrays carry no gradients: tec.grad(f) makes them", "backward": "tec.grad(f)", "grad": "tec.grad(f)", "data": "x.nd",
-    "block_until_ready": "x.block()", "strides": "arrays are values: what lies in memory, x.nd knows", "flags": "x.nd", "base": "no two arrays share elements",
-}  # fmt: skip
-
-
 def _missing(self: Array, name: str) -> Any:
     if not name.startswith("__"):
-        hint = _OF_OTHERS.get(name)
+        hint = OF_ARRAYS.get(name)
         if hint is None and callable(getattr(inspection.namespace(None), name, None)):
             hint = f"tec.array.{name}(x)"
+        if hint is None and name.endswith("_") and not name.startswith("_"):
+            hint = f"x = x.{name[:-1]}(...): methods give new arrays"
         if hint is None:
-            hint = meant(name, dir(Array))
+            hint = near(name, dir(Array)).removeprefix(": ") or None
         if hint is not None:
             raise AttributeError(f"an array has no attribute {name!r}: {hint}")
     raise AttributeError(f"an array has no attribute {name!r}")

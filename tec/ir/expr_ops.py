@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -245,6 +245,12 @@ class ExprOps(Spelled):
             if isinstance(x, ExprOps):
                 box[()] = x
         return np.frompyfunc(apply, len(inputs), 1)(*boxes)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise SymbolicValueError(
+            f"a symbolic {type(self).__name__} is one value and cannot be iterated over",
+            hint="tec.sum(x, axis=k), tec.max and tec.min reduce over an axis k = tec.reduce_axis((0, n)), in place of Python's sum, max and min",
+        )
 
     def __bool__(self) -> bool:
         raise ExprError(

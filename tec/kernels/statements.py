@@ -16,7 +16,7 @@ from ..ir import stmt as S
 from .exits import EXITS, leaves
 from .frames import SECRET, Key, Loop, reads_memory
 from .stores import Stores
-from .values import Array, Beside, Turns, as_dtype, describe, is_number, is_storable, settle
+from .values import Array, Beside, Records, Turns, as_dtype, describe, is_number, is_storable, settle
 
 _REFUSED: dict[type, tuple[str, str]] = {
     ast.With: ("with", "kernels have no context managers"),
@@ -315,6 +315,8 @@ class Statements(Stores):
         """What the loop's name stands for: the number, or that element of what the loop runs over."""
         if isinstance(what.of, Beside):
             return tuple([self._turn_value(p, self._number_of(p, number), s) for p in what.of.parts])
+        if isinstance(what.of, Records):
+            return self.record(what.of, number, s.iter)
         return number if what.of is None else self.element(what.of, number, s.iter)
 
     def _number_of(self, what: Turns, turn: E.Expr) -> E.Expr:

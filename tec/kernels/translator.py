@@ -14,7 +14,7 @@ from . import language
 from .frames import SECRET, Frame, Restart
 from .functions import Functions, hashable, known
 from .source import Source, parameters, source_of
-from .values import Array, Beside, InnerFunction, Turns, describe, is_number, settle
+from .values import Array, Beside, InnerFunction, Records, Turns, describe, is_number, settle
 
 MAX_DEPTH = 32  # helpers that call helpers
 
@@ -159,7 +159,7 @@ class Translator(Functions):
         v = self.expr(node)
         if isinstance(v, tuple):
             return v
-        if isinstance(v, Array):
+        if isinstance(v, (Array, Records)):
             return Turns(0, v.shape[0], 1, "serial", of=v)
         raise self.error(f"a loop over {describe(v)}", hint="for i in range(...)", node=node)
 
@@ -199,10 +199,12 @@ class Translator(Functions):
 
     def _backwards(self, part: Turns, node: ast.Call) -> Turns:
         """The loop from the last to the first."""
-        if isinstance(part.of, Beside):
+        if isinstance(part.of, (Beside, Records)):
             raise self.error(
-                "reversed() of zip or enumerate",
-                hint="reversed() of each array: zip(reversed(a), reversed(b))",
+                f"reversed() of {'zip or enumerate' if isinstance(part.of, Beside) else describe(part.of)}",
+                hint="reversed() of each array: zip(reversed(a), reversed(b))"
+                if isinstance(part.of, Beside)
+                else f"count: for k in range(len({part.of.name})): ... {part.of.name}[len({part.of.name}) - 1 - k]",
                 node=node,
             )
         if part.of is not None:

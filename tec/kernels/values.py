@@ -133,7 +133,7 @@ class Turns:
     step: Any
     kind: str
     thread: str = ""  # the launch index that the loop is bound to
-    of: Array | Beside | None = None  # what they number the elements of, where the loop runs over these
+    of: Array | Records | Beside | None = None  # what they number the elements of, where the loop runs over these
 
 
 @dataclass(slots=True, eq=False)

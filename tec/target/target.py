@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import Any
 
 from ..errors import TargetError
-from ..likeness import near
+from ..likeness import meant, near
 from ..locks import cached_property
 from ..records import dataclass
 from .chips import CHIPS, KB, Chip, MatrixShape
@@ -112,9 +112,10 @@ def _chip(kind: str, options: dict[str, str], name: str) -> tuple[str, Machine |
     if mcpu not in CHIPS or (CHIPS[mcpu].family == "sm") != (kind == "cuda"):
         known = [c.name for c in CHIPS.values() if (c.family == "sm") == (kind == "cuda")]
         products = [k for k, m in MACHINES.items() if m.chip in known]
+        question = meant(mcpu, [*known, *products])
         raise TargetError(
             f"unknown chip {mcpu!r} for target {name!r}",
-            hint=f"known chips: {', '.join(known)}; products: {', '.join(products)}",
+            hint=question or f"known chips: {', '.join(known)}; products: {', '.join(products)}",
         )
     return mcpu, product
 

@@ -16,6 +16,8 @@ from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES, Buffer
 from ..ir.dtype import FLOAT_MAX, dtype_info, int_range, normalize_dtype
 from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from ..ir.expr_ops import ExprOps
+from ..likeness import meant
 from .complexes import PART, ComplexTensor
 from .like import DTypeLike, ExprLike, ShapeLike
 from .operation import PlaceholderOp
@@ -123,7 +125,7 @@ def as_shape(shape: Any, what: str) -> tuple[Expr, ...]:
     """A tuple of dimensions; one int or expression stands for a vector."""
     if isinstance(shape, (int, np.integer, Expr, IterVar)) and not isinstance(shape, bool):
         shape = (shape,)
-    if isinstance(shape, (str, dict, set)) or not hasattr(shape, "__iter__") or isinstance(shape, Tensor):
+    if isinstance(shape, (str, dict, set, ExprOps)) or not hasattr(shape, "__iter__"):
         raise ExprError(f"the shape of {what} is {shape!r}", hint="give a tuple: (n, 128)")
     return tuple(as_extent(d, f"dimension {k} of {what}") for k, d in enumerate(shape))
 
@@ -216,7 +218,8 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
     if isinstance(dom, str):
         dom, tag = (None, dom) if not tag else (tag, dom)
     if tag not in _THREAD_TAGS:
-        raise ExprError(f"unknown thread axis {tag!r}", hint=f"known: {', '.join(_THREAD_TAGS[:-1])}")
+        question = meant(tag, _THREAD_TAGS[:-1])
+        raise ExprError(f"unknown thread axis {tag!r}", hint=question or f"known: {', '.join(_THREAD_TAGS[:-1])}")
     tag = "vthread" if tag == "cthread" else tag
     r = as_range(dom, f"thread axis {tag}") if dom is not None else None
     return IterVar(

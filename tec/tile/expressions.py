@@ -11,8 +11,7 @@ from typing import Any
 
 from ..errors import KernelError, Loc, TecError
 from ..kernels.source import MISSING, Source, source_of
-from ..likeness import meant
-from . import access, arithmetic, reductions, words
+from . import access, arithmetic, elsewhere, reductions, words
 from . import grammar as G
 from .blocks import block_ptr
 from .builder import Builder, constexpr, describe, plain
@@ -255,9 +254,7 @@ class Expressions:
         if isinstance(v, ModuleType):
             found = getattr(v, e.attr, MISSING)
             if found is MISSING:
-                raise self.error(
-                    f"{v.__name__} has no {e.attr}", hint=meant(e.attr, dir(v)) or "docs/tiles.md lists the words"
-                )
+                raise self.error(f"{v.__name__} has no {e.attr}", hint=elsewhere.hint(e.attr, dir(v)))
             return plain(self.translate(found))
         if (
             e.attr == "value"

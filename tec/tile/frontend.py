@@ -339,7 +339,7 @@ class Reader(Expressions):
                             "Please make sure that the type stays consistent.",
                             hint=f"begin with a tile: {n} = tl.zeros({list(x.ty.shape)}, tl.{language_name(x.ty.dtype)})"
                             if x.ty.shape
-                            else None,
+                            else f"begin with that type: {n} = tl.full((), {'0.0' if x.ty.dtype.is_floating() else '0'}, tl.{language_name(x.ty.dtype)})",
                         )
                 out.append(x)
         return out

@@ -27,6 +27,9 @@ X = tec.nd.array(np.zeros(3, "float32"))
         (tec, "TVMError", "tec.errors.TecError"), (tec, "create_schedul", "is tec.create_schedule meant?"),
         (tec.nd, "device_array", "tec.nd.empty(shape, dtype, dev)"), (X, "copy_to_host", "x.numpy()"), (X, "sum", "tec.array.asarray(x).sum, whose arrays compute"),
         (X, "reshap", "is reshape meant?"), (tec.cpu(), "multiprocessor_count", "dev.compute_units"), (tec.cpu(), "Stream", "dev.stream()"),
+        (tec.array, "cat", "tec.array.concat([x, y], axis=0)"), (tec.array, "clamp", "tec.array.clip(x, low, high)"), (tec.array, "device_put", "tec.array.asarray(x, device=dev)"),
+        (tec.array, "log_softmax", "tec.array.nn.log_softmax"), (tec.array, "cholesky", "tec.array.linalg.cholesky"), (tec.array.nn, "topk", "descending=True)[:k]]"),
+        (tec.array.ones(3), "add_", "arrays are values"), (tec.array.ones(3), "sigmoid_", "x = x.sigmoid(...): methods give new arrays"), (tec.array.ones(3), "contiguous", "arrays are contiguous"),
         (fill, "forall", "k.launch(n)(...)"), (fill, "inspect_asm", "k.asm(*args)"), (fill, "resource", "is resources meant?"),
     ],
 )  # fmt: skip
@@ -113,6 +116,7 @@ PUBLIC = (
     tec.te.hybrid,
     tec.topi.nn,
     tec.topi.vision,
+    tec.array,
     tec.array.linalg,
     tec.array.fft,
     tec.array.random,

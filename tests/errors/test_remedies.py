@@ -45,6 +45,13 @@ def gpu_module() -> Any:
 
 
 MISTAKES = {
+    "a chip that is nearly one": (lambda: tec.Target("rocm -mcpu=gfx94"), "unknown chip 'gfx94'", "is gfx942 meant?"),
+    "an argument by torch's name": (
+        lambda: tec.array.sum(tec.array.ones((2, 3)), dim=1), "sum has no argument dim", "axis=1"),
+    "a method's argument by torch's name": (
+        lambda: tec.array.ones((2, 3)).mean(axis=0, keepdim=True), "mean has no argument keepdim", "keepdims=True"),
+    "arrays that are joined one by one": (
+        lambda: tec.array.concat(tec.array.ones(3), tec.array.ones(3)), "one by one", "tec.array.concat([x, y])"),
     "too few arguments of a kernel": (lambda: double[1, 4](), "takes 1 argument, 0 given", "for each parameter"),
     "a block of no number": (lambda: double[1, 2.5](numbers()), "is 2.5", "whole numbers"),
     "a block that is too large": (lambda: double[1, 2048](numbers()), "2048 threads", "smaller blocks"),

@@ -68,6 +68,8 @@ MISTAKES = {
     "and between conditions": (lambda: compute_of(lambda i: te.select(V[i] > 0 and V[i] < 1, 1.0, 0.0)), "truth value"),
     "a chained comparison": (lambda: compute_of(lambda i: te.select(0 < V[i] < 1, 1.0, 0.0)), "truth value"),
     "iterating over a tensor": (lambda: next(iter(V)), "cannot be iterated over"),
+    "Python's sum over an element": (lambda: compute_of(lambda i: sum(V[i])), "cannot be iterated over"),
+    "a thread axis in other letters": (lambda: te.thread_axis("threadidx.x"), "unknown thread axis 'threadidx.x'"),
     "len of a tensor": (lambda: len(V), "len() of tensor V"),
     "a tensor compared with a number": (lambda: V == 3, "stands here for one value"),
     # shapes and types

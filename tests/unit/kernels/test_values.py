@@ -169,6 +169,28 @@ def test_arrays_of_structs(dev: Any) -> None:
     assert one["mass"].numpy().shape == (N,) and one["at"].shape == (N, 3)
 
 
+@tec.kernel
+def heaviest(bodies: Any, out: Any) -> None:
+    most, kind = np.float32(-1), -1
+    for b in bodies:
+        if b.mass > most:
+            most = b.mass
+            kind = b.kind
+    out[0] = kind
+    for k, b in enumerate(bodies):
+        b.kind = k
+
+
+@devices
+def test_a_loop_over_an_array_of_structs(dev: Any) -> None:
+    a = np.zeros(N, BODY)
+    a["mass"], a["kind"] = np.random.default_rng(seeds.first()).random(N), np.arange(N) + 7
+    bodies, out = tec.nd.array(a, dev), tec.nd.array(np.zeros(1, np.int32), dev)
+    heaviest[1, 1](bodies, out)
+    assert out.numpy()[0] == a["kind"][a["mass"].argmax()]
+    assert (bodies["kind"].numpy() == np.arange(N)).all()
+
+
 def test_structs_of_numpy_are_written_in_place() -> None:
     @tec.kernel
     def swap(x):

@@ -89,6 +89,24 @@ def unsigned(x):
     tl.store(x + a, a.to(tl.uint32) // a)  # here: unsigned
 
 
+@tl.jit
+def whole(x):
+    total = 0
+    for i in range(4):  # here: whole
+        total += tl.load(x + i)
+    tl.store(x, total)
+
+
+@tl.jit
+def synced(x):
+    tl.syncthreads()  # here: synced
+
+
+@tl.jit
+def logarithm(x):
+    tl.store(x, tl.log1p(1.0))  # here: logarithm
+
+
 WRONG: list[tuple[Any, str]] = [
     (shapes, "do not broadcast: 64 and 32"),
     (odd, "100 is none"),
@@ -100,6 +118,9 @@ WRONG: list[tuple[Any, str]] = [
     (misspelt, "is store meant?"),
     (large, "1,048,576 is the most"),
     (itself, "calls itself"),
+    (whole, "total = tl.full((), 0.0, tl.float32)"),
+    (synced, "the compiler places the barriers"),
+    (logarithm, "tl.extra.libdevice.log1p"),
     (value, "returns a value"),
     (number, "no pointer"),
     (unsigned, "different signedness"),
