@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders.attention import (
@@ -34,7 +32,7 @@ MS = "com.microsoft"
 def padding_mask(c: Call, mask: Value, batch: int, steps: int, total: int, value: float) -> Value:
     """`mask_index` in its forms: lengths, ends and starts, keys to keep (batch, total), or (batch, steps, total)."""
     if mask.ndim == 1:
-        position = c.const(np.arange(total)[None], mask.dtype)
+        position = c.reshape(c.count(total, dtype=mask.dtype), (1, total))
         keep = c.op("less", position, c.reshape(c.slice(mask, 0, 0, batch), (batch, 1)))
         if mask.shape[0] == 2 * batch:
             begin = c.reshape(c.slice(mask, 0, batch, batch), (batch, 1))

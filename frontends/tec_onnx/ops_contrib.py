@@ -120,8 +120,8 @@ def unfold_tensor(c: Call) -> Value:
             hint=f"size and step are 1 or more, and size is at most {x.shape[axis]}, the length of that dimension",
         )
     count = (x.shape[axis] - size) // step + 1
-    index = step * np.arange(count)[:, None] + np.arange(size)[None]
-    y = c.op("gather", x, c.const(index.astype(np.int64)), axis=axis)
+    index = c.op("add", c.reshape(c.count(count, step), (count, 1)), c.reshape(c.count(size), (1, size)))
+    y = c.op("gather", x, index, axis=axis)
     return c.transpose(y, (*(d for d in range(y.ndim) if d != axis + 1), axis + 1))
 
 

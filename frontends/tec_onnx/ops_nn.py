@@ -248,7 +248,7 @@ def skip_layer_norm(c: Call) -> Outputs:
 def embed_layer_norm(c: Call) -> Outputs:
     ids = c[0]
     total = c.op("gather", c[2], ids, axis=0)
-    places = c[8] if c.has(8) else c.const(np.arange(ids.shape[1], dtype=np.int64)[None])
+    places = c[8] if c.has(8) else c.reshape(c.count(ids.shape[1]), (1, ids.shape[1]))
     total = c.op("add", total, c.op("gather", c[3], places, axis=0))
     if c.has(1) and c.has(4):
         total = c.op("add", total, c.op("gather", c[4], c[1], axis=0))

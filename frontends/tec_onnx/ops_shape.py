@@ -398,13 +398,13 @@ def tensor_scatter(c: Call) -> Value:
     cache, update = c[0], c[1]
     axis = axis_of(c.attr("axis", -2), cache.ndim)
     batch, n, length = cache.shape[0], cache.shape[axis], update.shape[axis]
-    start = c.cast(c[2], "int64") if c.has(2) else c.const(np.zeros(batch, np.int64))
-    steps = c.const(np.arange(length, dtype=np.int64))
-    place = c.op("add", c.reshape(start, (batch, 1)), c.reshape(steps, (1, length)))
+    place, entries = c.reshape(c.count(length), (1, length)), 1
+    if c.has(2):
+        place, entries = c.op("add", c.reshape(c.cast(c[2], "int64"), (batch, 1)), place), batch
     if c.attr("mode", "linear") == "circular":
-        place = c.op("floor_mod", place, c.const(np.int64(n)))
+        place = c.op("floor_mod", place, c.graph.sizes(np.array(n, object)))
     shape = [1] * cache.ndim
-    shape[0], shape[axis] = batch, length
+    shape[0], shape[axis] = entries, length
     index = c.broadcast(c.reshape(place, shape), update.shape)
     return c.op("scatter_elements", cache, index, update, axis=axis, reduction="none")
 

@@ -68,8 +68,8 @@ def stft(c: Call) -> Value:
     length = int(np.asarray(c.array(3)).reshape(-1)[0]) if c.has(3) else window.shape[0]
     x = x if x.ndim == 3 else c.unsqueeze(x, 2)
     frames = (x.shape[1] - length) // step + 1
-    index = np.arange(frames)[:, None] * step + np.arange(length)[None]
-    y = c.op("gather", x, c.const(index.astype(np.int64)), axis=1)  # (batch, frames, length, parts)
+    index = c.op("add", c.reshape(c.count(frames, step), (frames, 1)), c.reshape(c.count(length), (1, length)))
+    y = c.op("gather", x, index, axis=1)  # (batch, frames, length, parts)
     if window is not None:
         y = c.op("multiply", y, c.reshape(window, (window.shape[0], 1)))
     return transform(c, y, 2, length, False, bool(c.attr("onesided", 1)))

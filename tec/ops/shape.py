@@ -11,7 +11,7 @@ import numpy as np
 from .. import te
 from ..errors import ImportModelError
 from ..te import Tensor
-from .dims import Dim, Size, UndecidedSize, bind_hint, is_symbolic, names_of, require
+from .dims import Dim, Size, UndecidedSize, bind_hint, is_symbolic, is_zero, names_of, require
 from .registry import (
     FOLLOWS_16,
     INDEXED,
@@ -156,7 +156,7 @@ def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 def _slice(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`starts`, `steps`, `sizes`, one a dimension, resolved to the tensor's shape: element k is start + k * step."""
     x, starts, steps = inputs[0], attrs["starts"], attrs["steps"]
-    if outputs[0].size == 0:
+    if is_zero(outputs[0].size):
         return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="slice")]
     return [te.compute(outputs[0].shape, lambda *i: x(*[b + k * s for k, b, s in zip(i, starts, steps)]), name="slice")]
 
@@ -324,7 +324,7 @@ def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     """`repeats`: how often, one a dimension."""
     x = inputs[0]
     shape = static_shape(x)
-    if outputs[0].size == 0:
+    if is_zero(outputs[0].size):
         return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="tile")]
     return [te.compute(outputs[0].shape, lambda *i: x(*[te.indexmod(k, n) for k, n in zip(i, shape)]), name="tile")]
 
@@ -367,7 +367,7 @@ def _gather(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     x, index = inputs
     axis = normalize_axis(attrs["axis"], x.ndim)
     n, rank = static_shape(x)[axis], index.ndim
-    if outputs[0].size == 0:
+    if is_zero(outputs[0].size):
         return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="gather")]
     return [
         te.compute(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImportModelError
-from ...ops.dims import as_size
+from ...ops.dims import Dim, Size, as_size
 from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Value
 
@@ -38,6 +38,12 @@ class Builder:
     def like(self, number: float, value: Value) -> Value:
         """A 0-dimensional constant of the dtype of `value`."""
         return self.const(number, value.dtype)
+
+    def count(self, n: Size, step: int = 1, dtype: str = "int64") -> Value:
+        """The `n` numbers 0, step, 2 * step, ...; n: a number or a symbolic size."""
+        if isinstance(n, Dim):
+            return self.op("iota", size=n, start=0, step=step, dtype=dtype)
+        return self.const(np.arange(n) * step, dtype)
 
     def cast(self, value: Value, dtype: str) -> Value:
         return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...errors import ImportModelError
+from ...ops.dims import is_zero
 from ..graph import Value
 from .builder import Builder
 
@@ -14,7 +15,7 @@ def matmul(b: Builder, x: Value, y: Value, **attrs: Any) -> Value:
     """NumPy's matmul: vectors are rows or columns that vanish from the result. `attrs` are those of the operator matmul."""
     rows = b.reshape(x, (1, x.shape[0])) if x.ndim == 1 else x
     cols = b.reshape(y, (y.shape[0], 1)) if y.ndim == 1 else y
-    if cols.ndim == 2 and rows.ndim > 2 and not attrs.get("transpose_a") and rows.type.size:
+    if cols.ndim == 2 and rows.ndim > 2 and not attrs.get("transpose_a") and not is_zero(rows.type.size):
         # One product of all rows with the same matrix.
         flat = b.op("matmul", b.reshape(rows, (math.prod(rows.shape[:-1]), rows.shape[-1])), cols, **attrs)
         out = b.reshape(flat, (*rows.shape[:-1], flat.shape[-1]))

@@ -477,3 +477,32 @@ def test_dimensions_of_other_names_do_not_become_equal():
 def test_what_stays_undecided_says_what_to_bind(node, says):
     with pytest.raises(ImportModelError, match=says):
         tec.compile(model(f"agraph (float[1,2,h,w] x) => (float[1,2,a,b] y) {{ {node} }}"), cache=False)
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_a_cache_of_open_length_is_written_at_each_entrys_place(mode):
+    m = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 24]> agraph (float[b,2,s,4] cache, float[b,2,t,4] new, int64[b] at) => (float[b,2,s,4] y) {{
+        y = TensorScatter <axis = -2, mode = "{mode}"> (cache, new, at)
+    }}""")
+    net = tec.compile(m, cache=False)
+    for b, s, t in ((3, 9, 2), (1, 5, 1)):
+        cache, new = (rng.standard_normal((b, 2, k, 4)).astype(np.float32) for k in (s, t))
+        at = rng.integers(0, s - t + 1 if mode == "linear" else s, b)
+        want = cache.copy()
+        for e in range(b):
+            for k in range(t):
+                want[e, :, (at[e] + k) % s] = new[e, :, k]
+        np.testing.assert_array_equal(net.run({"cache": cache, "new": new, "at": at})[0], want)
+
+
+def test_a_signal_of_open_length_is_transformed_in_frames():
+    m = model("""agraph (float[b,n,1] x, float[8] w) => (float[b,f,5,2] y) {
+        step = Constant<value = int64 {4}>() y = STFT <onesided = 1> (x, step, w)
+    }""")
+    net, window = tec.compile(m, cache=False), np.hanning(8).astype(np.float32)
+    for b, n in ((2, 24), (1, 35), (1, 8)):
+        x = rng.standard_normal((b, n, 1)).astype(np.float32)
+        frames = np.stack([x[:, k : k + 8, 0] * window for k in range(0, n - 7, 4)], axis=1)
+        want = np.fft.rfft(frames)
+        got = net.run({"x": x, "w": window})[0]
+        np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], want, atol=1e-4)
