@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ class JsonTokenizer:
         self._plain.encode_special_tokens = True
         self._special = {k: t for k, t in self._trusted.get_added_tokens_decoder().items() if t.special}
         self._added = self._trusted.get_added_tokens_decoder()
-        self._byte_level = "ByteLevel" in json.dumps(described.get("decoder"))
+        self._steps = list(_steps(described.get("decoder")))
 
     def encode(self, text: str, *, special: bool = True, add_special: bool = True) -> list[int]:
         """See `tec.lm.checkpoint.Tokenizer`."""
@@ -62,16 +64,12 @@ class JsonTokenizer:
             return b""
         if id in self._added:
             return str(self._added[id].content).encode("utf-8", "surrogatepass")
-        if self._byte_level:
-            letters = alphabet()
-            return (
-                bytes(letters[c] for c in name)
-                if all(c in letters for c in name)
-                else name.encode("utf-8", "surrogatepass")
-            )
-        if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
-            return bytes([int(name[3:5], 16)])
-        return name.replace(SPACE, " ").encode("utf-8", "surrogatepass")
+        for step in self._steps:
+            made = step(name)
+            if isinstance(made, bytes):
+                return made
+            name = made
+        return name.encode("utf-8", "surrogatepass")
 
     def id_of(self, token: str) -> int | None:
         """See `tec.lm.checkpoint.Tokenizer`."""
@@ -95,6 +93,47 @@ class JsonTokenizer:
                 f"the token {id}, which is none of the {self.size} tokens", hint="ids go from 0 to size - 1"
             )
         return str(name)
+
+
+def _steps(decoder: Any) -> Iterator[Callable[[str], str | bytes]]:
+    """What a file's decoder makes of one token, wherever it stands: bytes are the last step's."""
+    said = decoder if isinstance(decoder, dict) else {}
+    kind = said.get("type")
+    if kind == "Sequence":
+        for part in said.get("decoders", ()):
+            yield from _steps(part)
+    elif kind == "ByteLevel":
+        yield _letters
+    elif kind == "ByteFallback":
+        yield _fallback
+    elif kind == "Metaspace":
+        yield partial(_replaced, str(said.get("replacement", SPACE)), " ")
+    elif kind == "Replace" and isinstance(said.get("pattern"), dict) and "String" in said["pattern"]:
+        yield partial(_replaced, str(said["pattern"]["String"]), str(said.get("content", "")))
+    elif kind == "BPEDecoder":
+        yield partial(_replaced, str(said.get("suffix", "</w>")), " ")
+    elif kind == "WordPiece":
+        yield partial(_joined, str(said.get("prefix", "##")))
+    elif kind is None:  # the package puts a space between tokens then
+        yield partial(_joined, None)
+
+
+def _letters(name: str) -> str | bytes:
+    letters = alphabet()
+    return bytes(letters[c] for c in name) if all(c in letters for c in name) else name
+
+
+def _fallback(name: str) -> str | bytes:
+    return bytes.fromhex(name[3:5]) if re.fullmatch("<0x[0-9A-Fa-f]{2}>", name) else name
+
+
+def _replaced(text: str, by: str, name: str) -> str:
+    return name.replace(text, by)
+
+
+def _joined(prefix: str | None, name: str) -> str:
+    """A token that goes on with a word has the prefix; before any other there is a space."""
+    return name[len(prefix) :] if prefix and name.startswith(prefix) else " " + name
 
 
 def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> JsonTokenizer | VocabularyTokenizer | None:

@@ -70,6 +70,32 @@ def test_a_json(tmp_path, made):
             tokenizer.decode([k])
 
 
+@pytest.mark.parametrize(
+    "model, before, decoder, said",
+    [
+        (tk.models.WordPiece, tk.pre_tokenizers.BertPreTokenizer(), tk.decoders.WordPiece(cleanup=False), {}),
+        (tk.models.WordLevel, tk.pre_tokenizers.Whitespace(), None, {}),
+        (tk.models.BPE, tk.pre_tokenizers.BertPreTokenizer(), tk.decoders.BPEDecoder("</w>"), {"end_of_word_suffix": "</w>"}),
+        (tk.models.BPE, tk.pre_tokenizers.Metaspace("_"), tk.decoders.Metaspace("_"), {}),
+        (tk.models.BPE, tk.pre_tokenizers.Metaspace(), tk.decoders.Sequence([tk.decoders.Replace("\u2581", " "), tk.decoders.Fuse()]), {}),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_streamed_is_what_the_decoder_makes(tmp_path, model, before, decoder, said):
+    made = tk.Tokenizer(model(unk_token="[UNK]", **said))
+    made.pre_tokenizer = before
+    if decoder is not None:
+        made.decoder = decoder
+    trainer = {"WordPiece": tk.trainers.WordPieceTrainer, "WordLevel": tk.trainers.WordLevelTrainer, "BPE": tk.trainers.BpeTrainer}[model.__name__]  # fmt: skip
+    made.train_from_iterator(corpus(), trainer(vocab_size=400, special_tokens=["[UNK]"], show_progress=False, **said))
+    place = folder(tmp_path / "m", LLAMA, NORM)
+    made.save(str(place / "tokenizer.json"))
+    tokenizer = opening.open(place).tokenizer
+    ids = tokenizer.encode("the court of that nation, is in this place: wonderful things")
+    stream = Stream(tokenizer.token_bytes)
+    text = "".join(map(stream.add, ids)) + stream.rest()
+    assert len(text.split()) > 5 and text.strip() == tokenizer.decode(ids).strip()
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_model_of_sentencepiece(tmp_path, kind):
     model = io.BytesIO()
