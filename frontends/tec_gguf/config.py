@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -151,10 +152,14 @@ def _rope_scaling(meta: Metadata, tensors: Mapping[str, Any]) -> dict[str, Any] 
     if kind == "yarn":
         names = {
             "factor": "factor", "original_max_position_embeddings": "original_context_length", "extrapolation_factor": "yarn_ext_factor",
-            "attention_factor": "yarn_attn_factor", "beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow",
+            "beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow",
             "log_multiplier": "yarn_log_multiplier",
         }  # fmt: skip
         found = {ours: meta.get(f"rope.scaling.{theirs}") for ours, theirs in names.items()}
+        more = meta.get("rope.scaling.attn_factor")
+        if isinstance(more, (int, float)) and isinstance(found["factor"], (int, float)) and found["factor"] > 0:
+            # llama.cpp multiplies yarn's own factor with it. What a file says as yarn_attn_factor it overwrites by that factor.
+            found["attention_factor"] = more * (1 + 0.1 * math.log(max(found["factor"], 1.0)))
         return {"rope_type": "yarn", **{k: v for k, v in found.items() if v is not None}}
     if factor is not None and kind in (None, "linear") and factor not in (0, 1):
         return {"rope_type": "linear", "factor": factor}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,9 @@ FAMILIES = {
                  # the bounds of yarn's ramp as they come, no whole numbers: so the model was trained, and no field of the file says it
                  "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}}),
     "olmo2": ("olmo2", {}, {"model_type": "olmo2"}),
+    # As llama.cpp's logits say: a file's factor comes to yarn's own, 1 + 0.1 ln 4, and yarn_attn_factor is not read.
+    "stretched": ("llama", {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": 0.8, "rope.scaling.yarn_attn_factor": 0.5},
+                  {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 0.8 * (1 + 0.1 * math.log(4))}}),
     "phi3": ("phi3", {"rope.dimension_count": 12}, {"partial_rotary_factor": 0.75}),
     "qwen3moe": ("qwen3moe", {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32},
                  {"model_type": "qwen3_moe", "num_experts": 4, "moe_intermediate_size": 32, "norm_topk_prob": True}),
