@@ -118,14 +118,17 @@ class Scatter(loops.LoopForm):
     def _points(self) -> _Updates:
         """Those of ScatterND."""
         shape, index = (static_shape(t) for t in self.form.inputs[:2])
-        lead, depth = index[:-1], index[-1]
+        lead, depth, rest = index[:-1], index[-1], shape[index[-1] :]
+        # Blocks of one element are elements, whose places have an index for each axis.
+        ones = (0,) * len(rest) if math.prod(rest) == 1 else ()
 
         def point(at: BufferVar, e: Index) -> _Update:
             here = split_index(e, lead)
             place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
-            return te.all(*[p >= 0 for p in place]), tuple(place), here
+            return te.all(*[p >= 0 for p in place]), (*place, *ones), (*here, *ones)
 
-        return _Updates(shape[:depth], math.prod(lead), shape[depth:], point, self.form.attrs["reduction"], self.target)
+        places, rest = (shape, ()) if ones else (shape[:depth], rest)
+        return _Updates(places, math.prod(lead), rest, point, self.form.attrs["reduction"], self.target)
 
     def _along_axis(self) -> _Updates:
         """Elements that go elsewhere along an axis."""

@@ -196,6 +196,15 @@ def test_many_single_elements_that_are_replaced_come_in_words(dtype):
         assert ("atomic_smax_x2" in source or "atomic_max_i64" in source) == words
 
 
+def test_a_block_of_one_element_is_an_element():
+    """ScatterND whose blocks have axes of one element: 257 updates of 40 places, which come in words, and of 3."""
+    for shape, count in (((40, 1), 257), ((40, 1, 1), 257), ((40, 1), 3)):
+        x, index = RNG.standard_normal(shape).astype(np.float32), RNG.integers(-40, 40, (count, 1))
+        update = RNG.standard_normal((count, *shape[1:])).astype(np.float32)
+        want = host("scatter_nd", [x, index, update], {"reduction": "none"})
+        same(run("scatter_nd", [x, index, update], {"reduction": "none"}, "gfx942"), want)
+
+
 def test_bits_stand_for_words_that_memory_would_take_longer_for():
     """8,088 x 744 places in float16, an eighth of them written, took 353 us by the time model of an RX 9070 XT, and take 170."""
     for rows, by_bits in ((600, True), (40, False)):
