@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from tec.graph.builders import Builder
 from tec.ops.dims import Dim
 
 BLOCKS = 3
+READY_S = 120  # within which a network is to be loaded
 NAME = "network"
 
 
@@ -143,6 +146,18 @@ class Server:
             raise RuntimeError("the server ended: " + "".join(said))
         # What it says later must not fill the pipe.
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self._until_ready()
+
+    def _until_ready(self) -> None:
+        """Compiled, and loaded on its device."""
+        for _ in range(READY_S * 10):
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v2/models/{NAME}/ready"),
+            ):
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"the network was not ready within {READY_S} s")
 
     def close(self) -> None:
         self.process.terminate()
