@@ -137,11 +137,8 @@ class Scatter(loops.LoopForm):
         def one(at: BufferVar, e: Index) -> _Update:
             here = split_index(e, count)
             k = place_of(at[tuple(here)], shape[axis])
-            inside = [
-                k >= 0,
-                *[a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c],
-            ]
-            return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
+            inside = [a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c]
+            return te.all(k >= 0, *inside), (*here[:axis], k, *here[axis + 1 :]), here
 
         return _Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)
 
