@@ -13,12 +13,12 @@ from collections.abc import Iterable
 class Assembler:
     """LLVM's assembler in Triton's package: many lines at once, of which some may be wrong."""
 
-    def __init__(self, chip: str, wave64: bool = False):
+    def __init__(self, chip: str, wave64: bool = False, features: str = ""):
         import triton._C.libtriton as library
 
         library.llvm.init_targets()
         self._assemble = library.amd.assemble_amdgcn
-        self.chip, self.features = chip, "+wavefrontsize64" if wave64 else ""
+        self.chip, self.features = chip, ",".join(filter(None, ("+wavefrontsize64" if wave64 else "", features)))
 
     def _once(self, lines: list[str]) -> tuple[bytes, str]:
         with tempfile.TemporaryFile() as file:

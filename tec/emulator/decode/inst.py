@@ -55,6 +55,11 @@ class Operand:
     def is_reg(self) -> bool:
         return self.kind in ("v", "a", "s")
 
+    @property
+    def bare(self) -> str:
+        """The text without signs: of "-|src_scc|" src_scc."""
+        return self.text.strip("-|")
+
     def __str__(self) -> str:
         if self.kind != "symbol":
             return self.text

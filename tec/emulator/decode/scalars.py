@@ -5,7 +5,7 @@ The encodings lie alike in all generations but for waits, scalar loads and the n
 
 from __future__ import annotations
 
-from .inst import Inst
+from .inst import Inst, Operand
 from .words import Encoding, Mods, Words, bits, call, flags_on, hexadecimal, integer, scalar, signed
 
 # Hardware registers by number: of gfx9, of gfx10 and gfx11, of gfx12.
@@ -28,6 +28,11 @@ _WAITS: dict[int, dict[str, tuple[tuple[int, int], ...]]] = {
 }
 _ONE_SOURCE = ("s_setpc_b64", "s_rfe_b64", "s_set_gpr_idx_idx")
 _WITH_ZERO = ("s_nop", "s_setprio", "s_sleep")  # hints that name their operand where it is 0 too
+
+
+def _message(names: dict[int, str], prefix: str, value: int) -> Operand:
+    """A message, as the number that it is where it has no name."""
+    return call(f"sendmsg({prefix}_{names[value]})") if value in names else hexadecimal(value)
 
 
 class Scalars(Words):
@@ -64,18 +69,14 @@ class Scalars(Words):
     def _one(self, e: Encoding, w: int) -> Inst:
         fields = [bits(w, 16, 7), w & 255]
         if e.name.startswith("s_sendmsg_rtn"):
-            message = self._named(_RETURNING, w & 255, "message")
-            return self.make(e.name, [self.scalar(fields[0], e.operands[0][1]), call(f"sendmsg(MSG_RTN_{message})")])
+            return self.make(
+                e.name, [self.scalar(fields[0], e.operands[0][1]), _message(_RETURNING, "MSG_RTN", w & 255)]
+            )
         if not e.operands:
             return self.make(e.name)
         if len(e.operands) == 1:
             fields = [fields[1] if e.operands[0][0] == "S" or e.name in _ONE_SOURCE else fields[0]]
         return self._fields(e, fields)
-
-    def _named(self, names: dict[int, str], value: int, what: str) -> str:
-        if value not in names:
-            raise self.fail(f"{what} {value}")
-        return names[value]
 
     def _constant(self, w: int) -> Inst:
         """SOPK: an opcode with 16 bits of constant."""
@@ -83,8 +84,9 @@ class Scalars(Words):
         imm = w & 0xFFFF
         if "reg" in e.name:
             names = _HWREG[(self.gfx > 9) + (self.gfx > 11)]
-            name = self._named(names, imm & 63, "hardware register")
-            place = call(f"hwreg(HW_REG_{name}, {bits(imm, 6, 5)}, {bits(imm, 11, 5) + 1})")
+            name, first, count = names.get(imm & 63, ""), bits(imm, 6, 5), bits(imm, 11, 5) + 1
+            # One without a name is the number that it is.
+            place = call(f"hwreg(HW_REG_{name}, {first}, {count})") if name else hexadecimal(imm)
             if e.name == "s_setreg_imm32_b32":
                 return self.make(e.name, [place, hexadecimal(self.word())])
             first = self.scalar(bits(w, 16, 7), 1)
@@ -102,12 +104,12 @@ class Scalars(Words):
         name = e.name
         if name.startswith(("s_branch", "s_cbranch")):
             return self.make(name, [self.goal(imm)])
-        if name == "s_waitcnt":
+        if name == "s_waitcnt" and self.gfx in _WAITS:  # gfx12 has the opcode still, and waits of its own
             return self._waitcnt(imm)
         if name == "s_sendmsg":
-            if imm == 3 and self.gfx == 9:
-                raise self.fail("message 3")
-            return self.make(name, [call(f"sendmsg(MSG_{self._named(_MESSAGES, imm, 'message')})")])
+            return self.make(
+                name, [hexadecimal(imm) if imm == 3 and self.gfx == 9 else _message(_MESSAGES, "MSG", imm)]
+            )
         if name == "s_barrier_wait":
             return self.make(name, [integer(signed(imm, 16))])
         if self.gfx == 9:

@@ -148,7 +148,9 @@ class Vectors(VectorWords):
             raise self.fail("flags of operands that it has not")
         parts += [flagged(s, (absolute >> i & 1) << 2 | (negative >> i & 1) << 1) for i, s in enumerate(sources)]
         mods = {}
-        if select:
+        if e.name.startswith("v_permlane"):  # of rows that are swapped: where lanes are off
+            mods = {name: "1" for name, bit in (("bound_ctrl", 2), ("fi", 1)) if select & bit}
+        elif select:
             # Bit 2 of opcodes with two sources chooses a byte, with bit 3.
             count = 3 if select & 4 or e.name.startswith(_THREE_SELECTORS) else len(ops)
             mods["op_sel"] = vector_of(select & (1 << count) - 1 | select >> 3 << count, count + 1)
@@ -187,7 +189,9 @@ class Vectors(VectorWords):
                 raise self.fail(f"matrix formats {formats}")
             counts[:2] = [(8, 8, 6, 6, 4)[f] for f in formats]
         for i, (code, count) in enumerate(zip(codes, counts)):
-            parts.append(self.source(code, count, bool(acc >> i & 1 if i < 2 else wide)))
+            # Which elements a sparse A has is always told by a vector register.
+            accumulation = acc >> i & 1 if i < 2 else wide and "smfmac" not in e.name
+            parts.append(self.source(code, count, bool(accumulation)))
         mods = number("cbsz", bits(w, 8, 3)) | number("abid", bits(w, 11, 4))
         signs = "f64" in e.name and self.chip not in BEFORE_GFX940  # f64 has signs there since gfx942
         return self.make(
@@ -200,6 +204,9 @@ class Vectors(VectorWords):
         if w & ~(127 << 16 | 0x1A7 << 23 | 15 << 11 | 0x7FFFFFF << 32 | 3 << 59):
             raise self.fail("fields of scales")
         scales = [self.source(bits(w, 32 + 9 * i, 9), 1) for i in (0, 1)]
+        low, high = bits(w, 11, 2), bits(w, 59, 2)
+        if self.at == len(self.data):  # without the product that they are for
+            return self.make("v_mfma_ld_scale_b32", scales, packed_mods(2, low, high, 3, 0, 0))
         after = self.word() | self.word() << 32
         if bits(after, 23, 9) != 0x1A7 or bits(after, 16, 7) not in _SCALED or bits(after, 11, 4) != 1:
             raise self.fail("scales without a product")
@@ -208,9 +215,7 @@ class Vectors(VectorWords):
         )
         product.op = product.op.replace("v_mfma_", "v_mfma_scale_")
         product.operands += scales
-        bytes_of = {
-            name: vector_of(bits(w, at, 2), 3) for name, at in (("op_sel", 11), ("op_sel_hi", 59)) if bits(w, at, 2)
-        }
+        bytes_of = {name: vector_of(value, 3) for name, value in (("op_sel", low), ("op_sel_hi", high)) if value}
         product.mods = bytes_of | product.mods
         return product
 

@@ -36,7 +36,10 @@ def _half(w: Wave, op: Operand, t: str, high: int) -> str:
     if op.neg or op.abs:
         raise w.fail(f"modifier of {op.text!r} on a packed operand")
     o = w.v
-    if op.kind in ("v", "a"):
+    inst = w.inst
+    if inst is not None and inst.encoding in ("dpp", "dpp8", "e64_dpp") and op is inst.operands[1]:
+        raw = w.routed(inst, op, 1)
+    elif op.kind in ("v", "a"):
         raw = w.reg(op.kind, op.index)
     elif op.kind == "s":
         raw = o.splat("i32", w.reg("s", op.index))
@@ -49,6 +52,8 @@ def _half(w: Wave, op: Operand, t: str, high: int) -> str:
         return o.bitcast("i16", t, o.const("i16", bits))
     elif op.kind == "int":
         return o.bitcast("i16", t, o.const("i16", (int(op.value) >> (16 if high else 0)) & 0xFFFF))
+    elif op.kind == "special":
+        raw = o.splat("i32", w.scalar(op, "i32"))
     else:
         raise w.fail(f"packed operand {op.text!r}")
     if high:

@@ -142,6 +142,11 @@ def compare(names: str, t: str, fn: Callable[..., str], exec_names: str = "") ->
     """v_cmp rows (a lane mask out) and their v_cmpx sisters, which write EXEC as well."""
 
     def sources(w: Wave, inst: Inst) -> str:
+        """The lanes where it holds. DPP turns lanes off, and the bit of a lane that is off is 0."""
+        mask = every(w, inst)
+        return mask if w.dpp_mask is None else w.v.and_(mask, w.dpp_mask, "i1")
+
+    def every(w: Wave, inst: Inst) -> str:
         operands = inst.operands
         if len(operands) == 2:
             raise w.fail("a compare without a destination")
@@ -153,13 +158,11 @@ def compare(names: str, t: str, fn: Callable[..., str], exec_names: str = "") ->
 
     def handler(w: Wave, inst: Inst) -> None:
         inst.take("clamp")  # concerns signalling alone
-        mask = sources(w, inst)
-        if w.dpp_mask is not None:
-            raise w.fail("a compare under a DPP lane mask")
-        w.set_mask_operand(inst.operands[0], mask)
+        w.set_mask_operand(inst.operands[0], sources(w, inst))
 
     def handler_exec(w: Wave, inst: Inst) -> None:
         """gfx9 names VCC or an SGPR pair as well; gfx10 and later write EXEC alone."""
+        inst.take("clamp")
         if len(inst.operands) == 3:
             mask = sources(w, inst)
             w.set_mask_operand(inst.operands[0], mask)

@@ -88,11 +88,13 @@ class Wave(Registers):
                 return self._typed("s", op.index, t)
             return ops.bitcast("i16", t, ops.trunc("i32", "i16", self.reg("s", op.index)))
         if op.kind == "special":
-            value = self.special(op.text)
+            value = self.special(op.bare)
             if value is not None:
-                if BITS[t] == 64:
+                if BITS[t] != 64 and value[0] == "%":
+                    value = ops.trunc("i64", integer, value)
+                if t == integer:
                     return value
-                return ops.trunc("i64", integer, value) if value[0] == "%" else value
+                return ops.bitcast(integer, t, value) if value[0] == "%" else self._const_float(t, int(value))
         if op.kind == "symbol":
             return self.symbol64(op) if t == "i64" else self.symbol(op)
         raise self.fail(f"operand {op.text!r} as a scalar {t}")
@@ -230,7 +232,11 @@ class Wave(Registers):
             return sdwa_select(self, inst, op, position, raw)
         if position != 1:
             return raw
-        return dpp_source(self, inst, raw)
+        if self.moved is None or self.moved[0] is not inst:
+            self.moved = inst, dpp_source(self, inst, raw)
+        return self.moved[1]
+
+    moved: tuple[Inst, str] | None = None  # an instruction, and its first operand through DPP
 
     def _float_modifiers(self, op: Operand, t: str, value: str) -> str:
         if t not in FLOATS:
@@ -268,9 +274,9 @@ class Wave(Registers):
 
     def _source16(self, inst: Inst, op: Operand, position: int, t: str) -> str:
         if inst.encoding in ("dpp", "dpp8", "e64_dpp", "sdwa") and position in (1, 2):
-            if op.half == "h":
-                raise self.fail("DPP on a high half register")
             raw = self.routed(inst, op, position)
+            if op.half == "h" or (inst.encoding != "sdwa" and self.op_sel(position)):
+                raw = self.v.lshr(raw, self.v.const("i32", 16))
         elif op.kind in ("v", "a"):
             raw = self.reg(op.kind, op.index)
             if op.half == "h" or self.op_sel(position):
@@ -282,6 +288,8 @@ class Wave(Registers):
         elif op.kind in ("int", "float"):
             bits = self.literal(op, t)
             return self.v.bitcast("i16", t, self.v.const("i16", bits))
+        elif op.kind == "special":
+            raw = self.v.splat("i32", self.scalar(Operand("special", op.bare), "i32"))
         else:
             raise self.fail(f"operand {op.text!r} as {t}")
         return self.v.bitcast("i16", t, self.v.trunc("i32", "i16", raw))

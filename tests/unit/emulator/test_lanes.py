@@ -94,6 +94,66 @@ def test_dpp(chip: str) -> None:
                     expect(chip, text, [a, b], want, mask)
 
 
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx1200"])
+def test_a_compare_through_dpp(chip: str) -> None:
+    """A lane that DPP turns off has a 0, as one that is off in EXEC; v_cmpx leaves it off."""
+    lanes = LANES[chip]
+    for kind in ("quad_perm:[2,0,3,1]", "row_shr:3", "row_xmask:6"):
+        source = dpp_source(kind, lanes)
+        for mask in masks(lanes):
+            for bound in ("", " bound_ctrl:1"):
+                for row_mask, bank_mask in ((15, 15), (2, 15), (15, 5)):
+                    a, b = data(lanes, 1), data(lanes, 2)
+                    mods = f"{kind} row_mask:{row_mask:#x} bank_mask:{bank_mask:#x}{bound}"
+                    on = [mask >> l & row_mask >> (l // 16 % 4) & bank_mask >> (l // 4 % 4) & 1 for l in range(lanes)]
+                    for l, s in enumerate(source):
+                        valid = s is not None and mask >> s & 1
+                        value = int(a[s]) if valid else 0  # type: ignore[index]
+                        on[l] = on[l] and bool(valid or bound) and value > int(b[l])
+                    shown = "v_cndmask_b32_e64 $0, 0, 1, vcc_lo"
+                    want = [int(x) if mask >> l & 1 else JUNK for l, x in enumerate(on)]
+                    expect(chip, f"v_cmp_gt_u32_e64_dpp vcc_lo, $1, $2 {mods}\\0A{shown}", [a, b], want, mask)
+                    want = [int(b[l]) if x else JUNK for l, x in enumerate(on)]
+                    if mask + 1 == 1 << lanes:  # EXEC is saved around an instruction of a smaller mask alone
+                        text = f"s_mov_b32 s21, exec_lo\\0Av_cmpx_gt_u32_e64_dpp $1, $2 {mods}\\0Av_mov_b32 $0, $2\\0As_mov_b32 exec_lo, s21"
+                        expect(chip, text, [a, b], want)
+
+
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx1200"])
+def test_dpp_of_high_halves(chip: str) -> None:
+    """The whole register moves between lanes, then its half is taken."""
+    lanes = LANES[chip]
+    a, b = data(lanes, 1), data(lanes, 2)
+    source = dpp_source("row_ror:5", lanes)
+    for x, y, up, down in ((".h", ".l", 16, 0), (".l", ".h", 0, 16), (".h", ".h", 16, 16)):
+        moved = [int(a[s]) >> up & 0xFFFF for s in source]  # type: ignore[index]
+        sums = [m + (int(v) >> down) & 0xFFFF for m, v in zip(moved, b)]
+        mods = "row_ror:5 row_mask:0xf bank_mask:0xf"
+        for half, want in (
+            (".h", [JUNK & 0xFFFF | s << 16 for s in sums]),
+            (".l", [JUNK & 0xFFFF0000 | s for s in sums]),
+        ):
+            expect(chip, f"v_add_nc_u16_e64_dpp $0{half}, $1{x}, $2{y} {mods}", [a, b], want)
+
+
+@pytest.mark.parametrize("chip", ["gfx1100", "gfx1200"])
+def test_registers_that_are_no_registers_as_any_type(chip: str) -> None:
+    """null is 0 and SCC an integer, also as halves, as floats (of which SCC's 1 is the smallest), and with signs."""
+    lanes = LANES[chip]
+    a = np.arange(lanes, dtype=U32) * 0x00010003
+    scc = "s_cmp_eq_u32 s20, s20\\0A"
+    zeros, ones = [0] * lanes, [1] * lanes
+    half = [int(x) & 0xFFFF | JUNK & 0xFFFF0000 for x in a]
+    expect(chip, "v_max_i16 $0.l, $1.l, null", [np.zeros(lanes, U32)], [JUNK & 0xFFFF0000] * lanes)
+    expect(chip, scc + "v_add_nc_u16 $0.l, $1.l, src_scc", [a - U32(1) & U32(0xFFFF)], half)
+    expect(chip, scc + "v_add_nc_u32 $0, $1, src_scc", [np.zeros(lanes, U32)], ones)
+    expect(chip, "v_pk_add_u16 $0, $1, null", [a], [int(x) for x in a])
+    expect(chip, "v_xor_b32 $0, null, $1", [np.zeros(lanes, U32)], zeros)
+    expect(
+        chip, scc + "v_max3_f32 $0, -src_scc, -|src_scc|, $1", [np.full(lanes, 0xC0000000, U32)], [0x80000001] * lanes
+    )
+
+
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100"])
 def test_swizzle_and_permutes(chip: str) -> None:
     lanes = LANES[chip]
