@@ -33,6 +33,8 @@ CTX = {
     "align_global": 536,
     # The quick look of `checks.screening`: what the threads of a launch share of it (`SCREEN`); of LDS what others and this wave did, the bytes of either
     # that a work-group begins with `screen_fill` in and that are handed on at a wave's turn.
+    # Loads straight into LDS (`checks.fills`): what filled each dword last, a mark and a site; its bytes, none where nobody asks; bytes of a wave's state.
+    "fills": 592, "fills_bytes": 600, "state_stride": 608,
     "screen": 544, "screen_lds": 552, "screen_own": 560, "screen_bytes": 568, "screen_turns": 576, "screen_fill": 584,
 }  # fmt: skip
 CTX_BYTES = 640  # a second block follows: the same of the shadows of undefined bits
@@ -53,6 +55,7 @@ FAULTS = {
     22: "a call or return to a place that is no function's",
     25: "lanes of one wave at different barriers",
     26: "LDS access across arrays",
+    27: "missing wait: LDS is read while what a load brings there may still be on its way",
     24: "a barrier of the whole grid in a launch that is not cooperative",
     40: "an image whose elements are not in rows (swizzle mode 0 is modelled)", 41: "an image with levels (one level is modelled)",
     42: "a sampler that is not modelled (anisotropic; a border colour out of a table; one filter for larger and another for smaller, where no level is given)",
@@ -70,6 +73,9 @@ STATE_RESUME = 516
 STATE_WORKED = 520  # whether the wave touched LDS or stored anything (only under `check="barrier"`)
 # Lanes that the wave began with; those that came to its last barrier, none before the first; that barrier's site + 1 (`meeting`).
 STATE_LANES, STATE_MET, STATE_MET_SITE = 528, 536, 544
+# Of the counter that loads straight into LDS add to (`checks.fills`): how many operations the wave has issued; how many of them its waits have covered, now and
+# when it began what it does since its last barrier; and the number of that barrier, from 1.
+STATE_ISSUED, STATE_COVERED, STATE_COVERED_BEFORE, STATE_ROUND = 552, 556, 560, 564
 STATE_VGPRS = 1024
 
 PARAMS = {

@@ -48,6 +48,9 @@ def fault_of(
         detail = f"the work-group has {lds} bytes of LDS"
     elif kind == 26:
         detail = arrays_told(function.text.arrays, address, thread.get("detail"))
+    elif kind == 27:
+        detail = f"byte {address} of LDS, which wave {thread.get('detail')} loads{_other(function, compiled, thread)}; "
+        detail += "its waits leave as many operations on their way as this one has behind it"
     elif kind == 8:
         detail = place + "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
     elif kind in (13, 23) and function.asks_the_host:  # an assertion prints what failed, then traps

@@ -114,6 +114,11 @@ class Thread:
         self._put("lds", lds_at)
         self._put("lds_bytes", lds)
         self._put("states", states)
+        self._put("state_stride", per_wave)
+        # A mark a dword; wide reads may go a little past the end.
+        self.fills = np.zeros(lds // 4 + 16 if compiled.translation.fills_lds else 1, np.uint64)
+        self._put("fills", self.fills.ctypes.data)
+        self._put("fills_bytes", self.fills.nbytes if compiled.translation.fills_lds else 0)
         self._put("scratch_all", scratch_at)
         self._put("scratch_stride", stride)
         self._put("scratch_bytes", scratch)

@@ -206,6 +206,7 @@ class _Pass(Shadows):
                 "@tec_banks_",
                 "@tec_lds_fault",
                 "@tec_arrays_",
+                "@tec_fill",
             )
         ):
             self.out.append(line)

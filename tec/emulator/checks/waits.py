@@ -8,7 +8,7 @@ fewest over the paths). A wait for n covers those with n or more behind them. So
 model", and the ISA manuals' "Data dependency resolution". Scalar loads return out of order: only a wait for 0 covers them.
 
 Which bytes of LDS a load straight into it fills is not known here, and kernels read one stage while the next is on its way. So what
-is reported of such loads is a read of LDS by a wave that never waited for any.
+is reported of such loads here is a read of LDS by a wave that never waited for any; `fills` looks at the others as the kernel runs.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _stores_lds(inst: Inst) -> bool:
     return inst.op.startswith("ds_") and not re.match(r"ds_(read|load|swizzle|b?permute|nop|consume)", inst.op)
 
 
-def _fills_lds(inst: Inst) -> bool:
+def fills_lds(inst: Inst) -> bool:
+    """Whether a load goes straight into LDS."""
     return "_load_lds_" in inst.op or "_load_async_to_lds_" in inst.op or "lds" in inst.mods
 
 
@@ -187,7 +188,7 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
             pending[reg] = (0, inst)
         if _stores_lds(inst):
             pending[_LDS_STORE] = (0, inst)
-        if _fills_lds(inst) and _NEVER_WAITED in state:
+        if fills_lds(inst) and _NEVER_WAITED in state:
             pending[_LDS_FILL] = (0, inst)
 
 

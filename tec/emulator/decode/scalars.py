@@ -84,9 +84,9 @@ class Scalars(Words):
         imm = w & 0xFFFF
         if "reg" in e.name:
             names = _HWREG[(self.gfx > 9) + (self.gfx > 11)]
-            name, first, count = names.get(imm & 63, ""), bits(imm, 6, 5), bits(imm, 11, 5) + 1
+            name, low, count = names.get(imm & 63, ""), bits(imm, 6, 5), bits(imm, 11, 5) + 1
             # One without a name is the number that it is.
-            place = call(f"hwreg(HW_REG_{name}, {first}, {count})") if name else hexadecimal(imm)
+            place = call(f"hwreg(HW_REG_{name}, {low}, {count})") if name else hexadecimal(imm)
             if e.name == "s_setreg_imm32_b32":
                 return self.make(e.name, [place, hexadecimal(self.word())])
             first = self.scalar(bits(w, 16, 7), 1)

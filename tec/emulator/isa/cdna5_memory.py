@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..decode.inst import Inst, Operand
 from ..translate.wave import Wave
 from .direct import rearranged
-from .memory import LOADS, access, get_data, global_address, load_to, take_policy
+from .memory import ACCESS_BYTES, LOADS, access, get_data, global_address, load_to, take_policy
 from .table import ROWS, custom
 
 _COPIES = {"b8": "u8", "b32": "b32", "b64": "b64", "b128": "b128"}
@@ -33,6 +33,7 @@ def _async_copy(what: str, store: bool):  # type: ignore[no-untyped-def]
         else:
             access(w, "global", "ld", what, at, w.exec_bits())
             access(w, "lds", "st", what, lds, w.exec_bits())
+            w.fill(ACCESS_BYTES[what] // 4, lds, w.exec_bits())  # type: ignore[attr-defined]
 
     return handler
 

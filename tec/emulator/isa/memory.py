@@ -396,3 +396,4 @@ def into_lds(w: Wave, dwords: int, offset: int) -> None:
     base = w.s.add(w.s.and_(w.reg("s", M0), str(room)), str(offset))
     where = o.add(o.splat("i32", base), o.vector_const("i32", [4 * dwords * l for l in range(w.lanes)]))
     access(w, "lds", "st", f"b{32 * dwords}", where, w.exec_bits())
+    w.fill(dwords, where, w.exec_bits())  # type: ignore[attr-defined]

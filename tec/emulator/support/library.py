@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from .atomics import ATOMICS, FLOAT_ATOMICS, RARE_ATOMICS, atomic_function
 from .clash import order_function
+from .fills import fill_functions
+from .fills import names as fill_names
 from .math import math_functions
 from .memory import ACCESSES, check_function, memory_function, scalar_load
 from .places import names as place_names
@@ -44,7 +46,7 @@ def groups() -> list[str]:
     for w in (32, 64):
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"{kind}_{space}_{w}" for kind in ("atomic", "rare") for space in ("global", "lds")]
-        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}", f"screen_{w}", f"places_{w}"]
+        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}", f"screen_{w}", f"places_{w}", f"fills_{w}"]
     return [*out, "math_1", "math_8", "math_16", "strip_16", "screen_16"]
 
 
@@ -67,6 +69,8 @@ def group_names(group: str) -> list[str]:
         return undefined_names(int(width))
     if kind == "places":
         return place_names(int(width))
+    if kind == "fills":
+        return fill_names(int(width))
     if kind == "track":
         return [f"tec_{m}_{width}" for m in ("lines", "banks")] + trace_names(int(width))
     if kind.startswith("atomic"):
@@ -101,6 +105,14 @@ def group_ir(group: str) -> str:
         return screen_functions(w) + tail
     if kind == "places":
         return place_functions(w)
+    if kind == "fills":
+        return (
+            fill_functions(w)
+            + _CORE_DECLARES
+            + f"declare i{w} @llvm.cttz.i{w}(i{w}, i1)\n"
+            + tail
+            + '!1 = !{!"branch_weights", i32 1000, i32 1}\n'
+        )
     if kind == "undefined":
         return undefined_functions(w) + _CORE_DECLARES + tail
     if kind == "race":

@@ -58,6 +58,7 @@ setup:
   %epoch_p = getelementptr i8, ptr %ctx, i64 $CTX.epoch
   store i64 0, ptr %epoch_p
   store ptr null, ptr %seen_p
+  call void @llvm.memset.p0.i64(ptr %fills, i8 0, i64 %fills_bytes, i1 false)
   call void @llvm.memset.p0.i64(ptr %screen_lds, i8 %fill, i64 %screen_bytes, i1 false)
   call void @llvm.memset.p0.i64(ptr %screen_own, i8 0, i64 %screen_bytes, i1 false)
   br label %wave_setup
@@ -144,6 +145,19 @@ call:
   %me_p = getelementptr i8, ptr %ctx, i64 $CTX.race_me
   %ep_now = load i64, ptr %epoch_p
 $me_of  store i64 %me, ptr %me_p
+  ; what the wave's waits had covered when it began this round, which it may begin again after it gave way
+  %round_p = getelementptr i8, ptr %ist, i64 $STATE_ROUND
+  %round_was = load i32, ptr %round_p
+  %ep_one = add i64 %ep_now, 1
+  %round_is = trunc i64 %ep_one to i32
+  %goes_on = icmp eq i32 %round_was, %round_is
+  %covered_p = getelementptr i8, ptr %ist, i64 $STATE_COVERED
+  %covered = load i32, ptr %covered_p
+  %before_p = getelementptr i8, ptr %ist, i64 $STATE_COVERED_BEFORE
+  %before_was = load i32, ptr %before_p
+  %before_is = select i1 %goes_on, i32 %before_was, i32 %covered
+  store i32 %before_is, ptr %before_p
+  store i32 %round_is, ptr %round_p
   %r = call i32 %fn(ptr %ist, ptr %ctx, i32 %from)
   %fault = icmp slt i32 %r, 0
   br i1 %fault, label %faulted, label %fine

@@ -23,8 +23,8 @@ def run_function() -> str:
                   "template", "template_bytes", "barrier_sites", "group_step", "group_first")
     )  # fmt: skip
     ctx = "".join(
-        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_stores", "screen_lds", "screen_own")
-    ) + "".join(_field("%ctx", CTX, n) for n in ("scratch_stride", "launch", "race_bytes", "screen_bytes", "screen_turns", "screen_fill"))  # fmt: skip
+        _field("%ctx", CTX, n, "ptr") for n in ("lds", "states", "stop", "scratch_all", "lds_stores", "screen_lds", "screen_own", "fills")
+    ) + "".join(_field("%ctx", CTX, n) for n in ("scratch_stride", "launch", "race_bytes", "screen_bytes", "screen_turns", "screen_fill", "fills_bytes"))  # fmt: skip
     shadow = "".join(
         f"  %u{n}_q = getelementptr i8, ptr %ctx, i64 {CTX_BYTES + CTX[n]}\n  %u{n} = load {ty}, ptr %u{n}_q\n"
         for n, ty in (("lds", "ptr"), ("lds_bytes", "i64"), ("scratch_all", "ptr"), ("scratch_total", "i64"))

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from .. import context
-from ..checks import race_record
+from ..checks import fills, race_record
 
 _FIELD = re.compile(r"\$(?:\{([\w.]+)\}|(\w+(?:\.\w+)?))")
 
@@ -25,7 +25,7 @@ def _constant(name: str) -> object:
     table, _, field = name.partition(".")
     if field:
         return getattr(context, table)[field]
-    for module in (context, race_record):
+    for module in (context, race_record, fills):
         if hasattr(module, name) and name.isupper():
             return getattr(module, name)
     raise KeyError(name)

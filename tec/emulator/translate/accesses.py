@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from ...target import CHIPS
 from ...target.lds import lds_phase
+from ..checks.fills import issues, may_stay_out
 from ..checks.order import Synchronization
-from ..context import CTX, STATE_WORKED
-from ..decode.inst import KernelText
+from ..context import CTX, STATE_COVERED, STATE_ISSUED, STATE_WORKED
+from ..decode.inst import Inst, KernelText
 from ..support.trace import KINDS
 from .wave import Wave
 
@@ -21,6 +22,7 @@ class Accesses(Wave):
 
     order: Synchronization | None
     text: KernelText
+    fill_counter: str  # of loads straight into LDS, where they are checked; else ""
 
     def site(self) -> int:
         raise NotImplementedError
@@ -41,6 +43,8 @@ class Accesses(Wave):
         checks = self.options.checks
         if "race" in checks and space in ("global", "lds") and kind != 1:
             self._race(space, kind, nbytes, address, mask)
+        if self.fill_counter and space == "lds" and kind != 1:
+            self._filled(nbytes, address, mask)
         if "screen" in checks and kind != 1:
             self._screen("ld", space, nbytes, address, mask)
         if "barrier" in checks and (kind or space == "lds"):
@@ -186,6 +190,42 @@ class Accesses(Wave):
         self.leave_on_fault(
             self.out.emit(
                 f"call i32 {name}(<{w} x i64> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}, i64 {kind})"
+            )
+        )
+
+    def count_fills(self, inst: Inst) -> None:
+        """What an instruction does to the counter of loads straight into LDS (`checks.fills`): it adds to it, or waits for it."""
+        left = may_stay_out(inst, self.fill_counter)
+        if left is None and not issues(inst, self.fill_counter, self.gfx):
+            return
+        if self.region is not None:
+            self.settle()
+        at = self.out.emit(f"getelementptr i8, ptr %st, i64 {STATE_ISSUED}")
+        issued = self.out.emit(f"load i32, ptr {at}")
+        if left is None:
+            self.out.put(f"store i32 {self.s.add(issued, '1')}, ptr {at}")
+            return
+        covered_at = self.out.emit(f"getelementptr i8, ptr %st, i64 {STATE_COVERED}")
+        covered = self.out.emit(f"load i32, ptr {covered_at}")
+        now = self.s.call("smax", "i32", covered, self.s.sub(issued, str(left)))
+        self.out.put(f"store i32 {now}, ptr {covered_at}")
+
+    def fill(self, dwords: int, address: str, mask: str) -> None:
+        """After a load straight into LDS."""
+        if not self.fill_counter:
+            return
+        name, vector = f"@tec_fill_{self.lanes}", f"<{self.lanes} x i32>"
+        self.out.declares.add(f"declare void {name}({vector}, i{self.lanes}, ptr, ptr, i32, i32)")
+        self.out.put(
+            f"call void {name}({vector} {address}, i{self.lanes} {mask}, ptr %ctx, ptr %st, i32 {dwords}, i32 {self.site()})"
+        )
+
+    def _filled(self, nbytes: int, address: str, mask: str) -> None:
+        name, vector = f"@tec_filled_{self.lanes}", f"<{self.lanes} x i32>"
+        self.out.declares.add(f"declare i32 {name}({vector}, i{self.lanes}, ptr, ptr, i32, i32)")
+        self.leave_on_fault(
+            self.out.emit(
+                f"call i32 {name}({vector} {address}, i{self.lanes} {mask}, ptr %ctx, ptr %st, i32 {nbytes}, i32 {self.site()})"
             )
         )
 

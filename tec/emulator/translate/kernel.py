@@ -15,11 +15,12 @@ from ..analyses.calls import CALLS, is_return
 from ..analyses.lane_patterns import lane_patterns
 from ..analyses.lockstep import way_given
 from ..analyses.modes import ROUND_F16, ROUND_F32, find_modes
+from ..checks.fills import fill_counter
 from ..checks.meeting import check_lanes
 from ..checks.order import ACQUIRES, find_order, polling_branches, waiting_branches
 from ..checks.undefined import follow_undefined
 from ..context import CTX, GAVE_WAY
-from ..decode.inst import Inst, KernelText, Operand
+from ..decode.inst import Inst, KernelText, Operand, generation
 from ..isa import opcodes
 from ..isa.lane import INDEXED_ROOM, indexed, put_indexed
 from ..isa.table import lookup
@@ -74,6 +75,10 @@ class Translator(Jumps):
         self.block_matrix: dict[str, int] = {}
         self.since_getpc: int | None = None
         self.terminated = False
+        gfx = generation(options.chip)
+        self.fill_counter = fill_counter(kernel, gfx) if "wait" in options.checks and not options.trace else ""
+        if self.fill_counter:  # reads of LDS are told to the check
+            self.plain_lds = self.reads_in_line = False
         if self.reads_in_line:
             self.patterns = lane_patterns(kernel, options.lanes, is_read)
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
@@ -406,6 +411,8 @@ class Translator(Jumps):
                 run_loop(self, index, end)
                 done = end + 1
                 continue
+            if self.fill_counter:
+                self.count_fills(inst)
             self.instruction(inst)
         self.settle()
         for index, labels in starts.items():

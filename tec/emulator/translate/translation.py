@@ -29,6 +29,7 @@ class Translation:
     synchronizes: bool  # whether it has atomics that order work-groups
     polls: bool  # whether an atomic or coherent load stands in a loop
     classes: dict[str, int]  # static count of instructions by class
+    fills_lds: bool = False  # whether it checks what loads bring straight into LDS
     rows: list[Row] = field(default_factory=list)  # what each row of counters means (profile only)
 
 
@@ -104,6 +105,7 @@ def finish(t: Translator, symbol: str) -> Translation:
         t.order is not None,
         bool(t.polling),
         t.classes,
+        bool(t.fill_counter),
         t.rows,
     )
 

@@ -130,6 +130,12 @@ _STORE11 = "global_store_b32 v1, v3, s[6:7]"
 _ZERO = "".join(f"v_mov_b32_e32 v{k}, 0\n" for k in range(3, 44))
 _LEFT = "s_nop 7\ns_nop 7\ns_nop 7\nglobal_store_dword v1, v0, s[6:7]"
 
+# A pipeline of two stages of LDS: the first is read while the second is on its way.
+_STAGE = "s_movk_i32 m0, 0x{stage}00\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\n"
+_PIPELINE = f"{_STAGE.format(stage=0)}{_STAGE.format(stage=1)}s_waitcnt vmcnt({{left}})\nds_read_b32 v3, v1 ; BUG\n"
+# Each of two waves fills its part of LDS; v4 is a place in the other's.
+_FILL = "v_readfirstlane_b32 s12, v0\ns_lshl_b32 s12, s12, 2\ns_mov_b32 m0, s12\nv_xor_b32_e32 v4, 64, v0\nv_lshlrev_b32_e32 v4, 2, v4\nglobal_load_lds_dword v1, s[4:5]\n"
+
 WAITS = [
     Bug("load_used_at_once", "missing wait", f"global_load_dword v3, v1, s[4:5]\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
     Bug("lds_read_used_at_once", "missing wait", f"ds_write_b32 v1, v0\nds_read_b32 v3, v1\nv_add_u32_e32 v3, 1, v3 ; BUG\n{_STORE}"),
@@ -146,6 +152,10 @@ WAITS = [
     Bug("scalar_loads_return_out_of_order", "missing wait", f"s_load_dword s12, s[4:5], 0x0\ns_load_dword s13, s[4:5], 0x4\ns_waitcnt lgkmcnt(1)\ns_add_u32 s12, s12, 1 ; BUG\n{_LEFT}"),
     Bug("lds_read_feeds_a_matrix_instruction_at_once", "missing wait", f"{_ZERO}ds_write_b64 v1, v[2:3]\n{WAIT}ds_read_b64 v[4:5], v2\nv_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19] ; BUG\n{WAIT}{_LEFT}", block=64),
     Bug("result_of_an_atomic_used_at_once", "missing wait", f"v_mov_b32_e32 v6, 1\nglobal_atomic_add v7, v2, v6, s[4:5] sc0\nv_add_u32_e32 v3, v7, v0 ; BUG\n{WAIT}{_STORE}", block=1),
+    Bug("pipeline_waits_for_one_stage_too_few", r"missing wait: LDS is read.*wave 0 loads, line \d+: global_load_lds_dword", f"{_PIPELINE.format(left=2)}{WAIT}{_STORE}", block=64),
+    Bug("last_stage_of_a_pipeline_not_waited_for", "missing wait: LDS is read.*wave 0 loads", f"{_PIPELINE.format(left=1).replace('; BUG', '')}{_STAGE.format(stage=2)}ds_read_b32 v4, v1 offset:512 ; BUG\n{WAIT}v_add_u32_e32 v3, v3, v4\n{_STORE}", block=64),
+    Bug("wave_waits_behind_the_barrier", "missing wait: LDS is read.*wave [01] loads", f"{_FILL}s_barrier\ns_waitcnt vmcnt(0)\nds_read_b32 v3, v4 ; BUG\n{WAIT}{_STORE}", check="wait"),
+    Bug("barrier_before_the_wait_of_a_later_stage", "missing wait: LDS is read.*wave [01] loads", f"{_FILL}s_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v3, v4\n{WAIT}s_barrier\nglobal_load_lds_dword v1, s[4:5]\ns_waitcnt vmcnt(1)\ns_barrier\nds_read_b32 v3, v4 ; BUG\n{WAIT}{_STORE}", check="wait"),
     Bug("async_copy_not_waited_for", "missing wait|may still be on its way", f"global_load_async_to_lds_b32 v1, v1, s[4:5]\ns_barrier_signal -1\ns_barrier_wait -1\nds_load_b32 v3, v1 ; BUG\ns_wait_dscnt 0x0\n{_STORE11}", "gfx1250"),
 ]  # fmt: skip
 
@@ -271,6 +281,8 @@ _LOCK = (
 
 # Right kernels that a checker may well hold for wrong.
 RIGHT = [
+    Bug("a_pipeline_waits_for_all_but_the_stage_ahead", "", f"{_PIPELINE.format(left=1).replace('; BUG', '')}{_STAGE.format(stage=2)}s_waitcnt vmcnt(1)\nds_read_b32 v4, v1 offset:256\n{WAIT}v_add_u32_e32 v3, v3, v4\n{_STORE}", block=64),
+    Bug("each_wave_waits_before_the_barrier", "", f"{_FILL}s_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v3, v4\n{WAIT}s_barrier\nglobal_load_lds_dword v1, s[4:5]\ns_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v3, v4\n{WAIT}{_STORE}"),
     Bug("the_next_stage_is_on_its_way_while_one_is_read", "", f"s_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\n{WAIT}s_movk_i32 m0, 0x200\ns_nop 0\nglobal_load_lds_dword v1, s[4:5] offset:256\nds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
     Bug("last_group_reduces", "", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_RELEASE}{_CALL_IN}{_ACQUIRE}{_LAST}global_load_dwordx3 v[8:10], v2, s[6:7]\n{WAIT}global_store_dword v2, v8, s[6:7] offset:64\n.Lend:", grid=3, block=1, n=2),
     Bug("last_of_many_groups_reduces", "", f"{_MINE}{_COUNT}v_mov_b32_e32 v3, s2\nglobal_store_dword v5, v3, s[6:7]\n{_RELEASE}{_CALL_IN}{_ACQUIRE}{_LAST}v_lshlrev_b32_e32 v1, 2, v2\n.Lsum:\nglobal_load_dword v8, v1, s[6:7]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v1, 4, v1\nv_cmp_gt_u32_e32 vcc, 0x320, v1\ns_nop 4\ns_cbranch_vccnz .Lsum\nglobal_store_dword v2, v8, s[6:7]\n.Lend:", grid=200, block=1, n=199),

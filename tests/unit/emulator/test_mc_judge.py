@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.mc_judge import judged, lines
+from tools.mc_judge import judged, lines, same
 
 TESTS = """// RUN: llvm-mc -triple=amdgcn -mcpu=gfx1100 -mattr=+wavefrontsize32 -show-encoding %s | FileCheck --check-prefixes=GFX11,W32 %s
 // RUN: llvm-mc -triple=amdgcn -mcpu=gfx1100 -mattr=+wavefrontsize64 -show-encoding %s | FileCheck --check-prefixes=GFX11,W64 %s
@@ -42,3 +42,16 @@ def test_the_tests_of_a_chip(tmp_path: Path) -> None:
     assert [v.executed for v in verdicts] == [True, True, True, False]
     assert "v_mullit_f32" in verdicts[-1].why
     assert not lines(tmp_path, "gfx942")
+
+
+def test_halves_that_are_named_and_halves_that_are_selected() -> None:
+    assert same("v_add_f16_e64 v5.l, v1.h, |v2.l| clamp", "v_add_f16_e64 v5, v1, |v2|   op_sel:[1,0,0] clamp")
+    assert same("v_add_f16_e64 v5.h, v1.l, v2.l", "v_add_f16_e64 v5.h, v1.l, v2.l op_sel:[0,0,1]")
+    assert same("v_cmpx_eq_u16_e64 v1.h, v2.h", "v_cmpx_eq_u16_e64 v1, v2 op_sel:[1,1]")
+    assert same(
+        "v_mfma_f32_16x16x4bf16_1k a[0:15], v[2:3], v[4:5], a[2:17]",
+        "v_mfma_f32_16x16x4_4b_bf16 a[0:15], v[2:3], v[4:5], a[2:17]",
+    )
+    assert not same("v_add_f16_e64 v5.l, v1.h, v2.l", "v_add_f16_e64 v5, v1, v2 op_sel:[0,1,0]")
+    assert not same("v_add_f16_e64 v5.l, v1.h, v2.l", "v_add_f16_e64 v5, v1, v2")
+    assert not same("v_add_f16_e64 v5.l, v1.h, v2.l", "v_add_f16_e64 v5.l, v1.l, v2.l")
