@@ -184,7 +184,7 @@ def right(row: Row) -> Line:
 
 
 def gradient(row: Row) -> Line:
-    """The three kernels of attention's gradient, and the zeros that `mha_bwd.cu` asks for first, which are written at memory's rate."""
+    """The three kernels of attention's gradient, the zeros that `mha_bwd.cu` asks for first, which are written at memory's rate, and the call from Python."""
     from benchmarks import aiter_results
 
     product = find_product(row.product)
@@ -194,7 +194,7 @@ def gradient(row: Row) -> Line:
     found = [aiter_results.estimate(row.product, n, row.sizes, 1, row.warm) for n in names]
     batch, heads, _, length, _ = row.sizes
     zeros = 4 * batch * heads * length * size / level_gbps(product, "memory") * 1e-3
-    us = sum(e.kernel_us for e in found) + zeros + 3 * product.launch_us
+    us = sum(e.kernel_us for e in found) + zeros + 3 * product.launch_us + fitted("call of aiter's attention gradient")
     return {"us": us, "limit": found[1].limit, "mhz": round(found[1].clock_mhz), "of": row.kernel}
 
 

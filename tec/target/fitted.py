@@ -62,6 +62,11 @@ FITTED: dict[str, Fitted] = {
         "aiter.flash_attn_func from Python, and records another one: the device does nothing until the call has come to its launch. The rows leave 34.2, 36.1, 41.1 and 47.8 us beside the kernel, "
         "whose median this is; their spread is not explained",
     ),
+    "call of aiter's attention gradient": Fitted(
+        158, "us", "attention_bwd 16x16x16x2048x128, causal and not (MI355X, asm, 1,021 and 1,584 us)", "the same of `out.backward`, which HipKittens' script has between its two events: the call goes through "
+        "autograd's thread to Python, which makes the results and asks for the first of three kernels. The rows leave 121 and 196 us beside the kernels and the zeros, whose mean this is. Longer fit rows "
+        "(10.6 to 73 ms) say nothing of it: a hundredth of a kernel's time is as much",
+    ),
     "zeros written first": Fitted(
         0.8, "us", "f8 2x128x7168, 64x768x7168, 640x128x7168, 64x6144x7168 (MI355X, asm), 32x128x7168, 240x128x7168, 448x128x7168, 640x128x7168, i8 80x1536x5120, 220x1536x5120 (MI308X, asm), all sums in parts",
         "a launch of hipMemsetAsync ahead of the kernel, beside the kernel's own part of the profiler: the rows leave -0.3 to 2.0 us, their median is 0.8",
