@@ -65,6 +65,7 @@ def on_page_markdown(markdown: str, **more: Any) -> str:
     try:
         from tools import (
             amd_model_page,
+            array_names_page,
             contrib_operators,
             operators_page,
             passes_page,
@@ -77,6 +78,7 @@ def on_page_markdown(markdown: str, **more: Any) -> str:
     for fill in (
         results_page.with_tables,
         amd_model_page.with_tables,
+        array_names_page.with_table,
         readme_figures.with_table,
         results_plots.with_plots,
         passes_page.with_table,

@@ -13,12 +13,14 @@ from . import (
     batches,
     broadcast,
     channels_last,
+    deformable,
     generic,
     image,
     math,
     mx,
     nn,
     placing,
+    recurrent,
     reduction,
     resizing,
     scatter,
@@ -58,11 +60,11 @@ __all__ += transform.__all__
 __all__ += scatter.__all__
 __all__ += placing.__all__
 
-for _part in (channels_last, batches):  # `nn` has them, which they are made of
+for _part in (channels_last, batches, recurrent, deformable):  # `nn` has them, which they are made of
     for _name in _part.__all__:
         setattr(nn, _name, getattr(_part, _name))
 nn.sparse_dense = sparse.sparse_dense  # type: ignore[attr-defined]  # where TVM has it
-nn.__all__ += [*channels_last.__all__, *batches.__all__, "sparse_dense"]
+nn.__all__ += [*channels_last.__all__, *batches.__all__, *recurrent.__all__, *deformable.__all__, "sparse_dense"]
 
 
 for _name in resizing.__all__:

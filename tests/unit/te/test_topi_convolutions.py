@@ -134,3 +134,37 @@ def test_a_default_schedule_inlines_where_it_is_asked_to() -> None:
     Y = topi.exp(nn.relu(X))
     assert [len(topi.generic.default_schedule([Y], inline)[Y].leaf_iter_vars) for inline in (False, True)] == [2, 1]
     assert str(tec.lower(topi.generic.default_schedule(Y, True), [X, Y])).count("for ") == 1
+
+
+def deformed(x: Any, offset: Any, w: Any, pad: int, groups: int) -> Any:
+    """Each place of each window is read on its own, between four pixels; what lies outside of the picture is 0."""
+    channels, rows, columns = x.shape[1:]
+    high, wide = w.shape[2:]
+    out = np.zeros((1, w.shape[0], *offset.shape[2:]))
+    for c, i, j, r, k in np.ndindex(channels, *offset.shape[2:], high, wide):
+        place = (c // (channels // groups) * high * wide + r * wide + k) * 2
+        y, z = i - pad + r + offset[0, place, i, j], j - pad + k + offset[0, place + 1, i, j]
+        if 0 <= y < rows and 0 <= z < columns:
+            top, left = int(y), int(z)
+            at = np.pad(x[0, c], ((0, 1), (0, 1)), mode="edge")[top : top + 2, left : left + 2]
+            value = [1 - (y - top), y - top] @ at @ [1 - (z - left), z - left]
+            out[0, :, i, j] += w[:, c, r, k] * value
+    return out
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+@pytest.mark.parametrize(("last", "groups"), [(False, 2), (True, 1)])
+def test_deformable_convolutions(target: str, last: bool, groups: int) -> None:
+    x, w, offset = normal(1, 4, 5, 6), normal(3, 4, 3, 3), normal(1, groups * 18, 5, 6)
+    want = deformed(x, offset, w, 1, groups)
+    arrays = [x, offset, w]
+    if last:
+        arrays = [np.ascontiguousarray(v.transpose(p)) for v, p in zip(arrays, [(0, 2, 3, 1)] * 2 + [(2, 3, 1, 0)])]
+        want = want.transpose(0, 2, 3, 1)
+    tensors = [te.placeholder(v.shape, name=f"in{k}") for k, v in enumerate(arrays)]
+    out = (nn.deformable_conv2d_nhwc if last else nn.deformable_conv2d_nchw)(*tensors, 1, 1, 1, groups, 1)
+    made = topi.schedule(out, target)
+    dev = tec.cpu() if target == "llvm" else tec.rocm_emu("gfx942", check="all")
+    got = tec.nd.array(np.zeros(want.shape, "float32"), dev)
+    tec.build(made.schedule, [*tensors, out], target)(*(tec.nd.array(v, dev) for v in arrays), got)
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
