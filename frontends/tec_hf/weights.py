@@ -88,7 +88,7 @@ def tensors_of(folder: Path, config: Mapping[str, Any]) -> dict[str, PackedTenso
     raw: dict[str, PackedTensor] = {}
     for path in files_of(folder):
         for entry in read(path).values():
-            name = _plain(entry.name)
+            name = plain_name(entry.name)
             if name is None:
                 continue
             if name in raw:
@@ -160,7 +160,7 @@ def _renamed(name: str, kind: str) -> str:
     return name
 
 
-def _plain(name: str) -> str | None:
+def plain_name(name: str) -> str | None:
     """A name within the text model; None for tensors of other parts."""
     if name.startswith(_OTHER_PARTS):
         return None

@@ -11,7 +11,7 @@ import click
 from ..errors import TecError, printable
 from . import common
 from .errors import MODEL, Refused, say
-from .generating import place_of, sampling_of, sampling_options, state_option, summary
+from .generating import adapted, place_of, sampling_of, sampling_options, state_option, summary
 
 
 @click.command(
@@ -38,7 +38,8 @@ def command(model: Path, system: str | None, message: tuple[str, ...], state: Pa
     settings = sampling_of(said)
     from ..lm import load
 
-    lm = load(model, context=said["context"], cache_type=said["cache_type"], **place_of(said))
+    checkpoint = adapted(model, said["adapter"])
+    lm = load(checkpoint, context=said["context"], cache_type=said["cache_type"], **place_of(said))
     common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
     if lm.template is None:
         raise Refused(f"{model}: its files have no chat template", "tec generate MODEL TEXT continues a text", MODEL)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--emulate", is_flag=True, help="Run on the AMD GPU in software: as --device emu."),
             click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations."),
             cache_type_option,
+            adapter_option,
             click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
         )
     ):  # fmt: skip
@@ -47,6 +48,12 @@ cache_type_option = click.option(
     "--cache-type", metavar="TYPE", help="Of the caches of keys and values: int8, fp8, float16, ... Default: --dtype."
 )
 _BETWEEN = "\n---\n"  # of two texts: a line that a text seldom has alone
+adapter_option = click.option(
+    "--adapter",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="LoRA: a folder of PEFT's, or a GGUF file; several are added up.",
+)
 state_option = click.option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -135,10 +142,20 @@ def place_of(said: dict[str, Any]) -> dict[str, Any]:
     return {"target": wanted, "device": found, "dtype": said["dtype"], "cache": not said["no_cache"]}
 
 
+def adapted(model: Path, adapters: Sequence[Path]) -> Any:
+    """What `tec.lm.load` takes: a model's path, or its checkpoint with adapters."""
+    if not adapters:
+        return model
+    from ..lm.adapters import applied
+    from ..lm.opening import open, open_adapter
+
+    return applied(open(model), [open_adapter(a) for a in adapters])
+
+
 def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import Generator
 
-    native = ("ngrams", "draft", "schema", "beams", "samples", "cache_type", "state")
+    native = ("ngrams", "draft", "schema", "beams", "samples", "cache_type", "state", "adapter")
     if any(said[n] for n in native):
         *first, last = (f"--{n.replace('_', '-')}" for n in native)
         raise ArgumentError(
@@ -155,7 +172,8 @@ def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], setting
     from ..lm import load
 
     schema = None if said["schema"] is None else _schema_of(said["schema"])
-    model = load(models[0], context=said["context"], cache_type=said["cache_type"], **place_of(said))
+    checkpoint = adapted(models[0], said["adapter"])
+    model = load(checkpoint, context=said["context"], cache_type=said["cache_type"], **place_of(said))
     model.ends |= set(said["end"])
     if said["beams"] is not None:
         return _by_beams(model, prompt, said, settings)

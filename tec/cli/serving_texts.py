@@ -10,7 +10,7 @@ import click
 
 from . import common
 from .errors import Refused
-from .generating import cache_type_option
+from .generating import adapted, adapter_option, cache_type_option
 
 
 @click.command(
@@ -75,12 +75,7 @@ Examples:
     metavar="SECONDS",
     help="That a request may take (504).",
 )
-@click.option(
-    "--adapter",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="LoRA: a folder of PEFT's, or a GGUF file; several are added up.",
-)
+@adapter_option
 @click.option("--context", type=click.IntRange(1), metavar="N", help="The most tokens of a text.")
 @click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile.")
 @common.device_option
@@ -97,13 +92,12 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
     from ..serve.sockets import address_of, socket_at
 
     listening = socket_at(host, port)  # before the model is loaded: a port that is taken is told at once
-    from ..lm.adapters import applied
     from ..lm.embedding import ENCODERS, embedder
     from ..lm.model import load
-    from ..lm.opening import open, open_adapter
+    from ..lm.opening import open
     from ..lm.serve.compiled import served_embedder, served_of
 
-    checkpoint = applied(open(model), [open_adapter(a) for a in said["adapter"]])
+    checkpoint = adapted(model, said["adapter"]) if said["adapter"] else open(model)
     limits = Limits(keys, said["max_body"], said["timeout"])
     name = said["name"] or model.resolve().stem
     how = {"target": said["target"], "device": said["device"], "cache": not said["no_cache"]}

@@ -79,6 +79,7 @@ TEC = [sys.executable, "-m", "tec"]
         (["generate", "{tiny}", "--prompt", "a", "--temperature", "-1"], 2, "temperature is -1"),
         (["generate", "{tiny}", "--prompt", "a", "--device", "foo"], 2, "unknown device 'foo'"),
         (["generate", "{tiny}", "--prompt", "a", "--schema", "{tiny}"], 2, "are for GGUF files"),
+        (["generate", "{tiny}", "--prompt", "a", "--adapter", "x"], 2, "are for GGUF files"),
         (["generate", "{tiny}", "--prompt", "a"], 3, "no model that writes"),
         (["emu", "nope.hsaco"], 2, "'nope.hsaco' does not exist"),
         (["emu", "{text}"], 5, "no AMDGPU code object"),

@@ -10,6 +10,8 @@ import pytest
 import safetensors.numpy
 
 import tec.lm.opening as opening
+from tec.cli import chatting, generating, serving_texts
+from tec.cli.generating import adapted
 from tec.errors import ImportModelError
 from tec.lm.adapters import applied
 from tec.lm.formats import Format
@@ -41,7 +43,10 @@ def peft(path, config=CONFIG, tensors=None):
     [
         ({}, 2.0),
         ({"use_rslora": True}, 4.0),
-        ({"alpha_pattern": {"q_proj": 1}, "rank_pattern": {"self_attn.q_proj": 2}}, 0.5),
+        ({"alpha_pattern": {"q_proj": 1}, "rank_pattern": {"self_attn.q_proj": 4}, "r": 16}, 0.25),
+        ({"alpha_pattern": {r"layers\.[0-9]+\.self_attn\.(q|k)_proj": 1, "q_proj": 3}}, 0.25),
+        ({"alpha_pattern": {r".*\.layers\.\d+\.self.*": 1}}, 0.25),
+        ({"alpha_pattern": {r"layers\.1\..*q_proj": 1, "proj": 3}}, 2.0),
     ],
 )
 def test_a_folder_of_peft(tmp_path, more, scale):
@@ -59,6 +64,44 @@ def test_a_folder_of_peft(tmp_path, more, scale):
     assert adapter.merged(other) is other and adapter.deltas[f"{Q}.weight"].rank == 4
 
 
+def whole(path, more, tensors, tied=True):
+    """A checkpoint with what an adapter of these tensors, by their names in the file, makes of it."""
+    checkpoint = opening.open(folder(path / "m", {**LLAMA, "tie_word_embeddings": tied}, weights()))
+    peft(path / "a", {**CONFIG, **more}, {})
+    safetensors.numpy.save_file({f"base_model.model.{n}": v for n, v in tensors.items()}, path / "a" / "adapter_model.safetensors")  # fmt: skip
+    return applied(checkpoint, [opening.open_adapter(path / "a")])
+
+
+def test_rows_of_dora_have_their_own_lengths(tmp_path):
+    p, w = parts(), weights()[f"{Q}.weight"]
+    lengths = np.linspace(1, 3, 64, dtype=np.float32)
+    named = {f"{Q}.lora_{n}.weight": p[f"{Q}.lora_{n}"] for n in "AB"} | {f"{Q}.lora_magnitude_vector": lengths}
+    found = whole(tmp_path, {"use_dora": True}, named).tensors[f"{Q}.weight"].dequantize()
+    together = w + 2 * (p[f"{Q}.lora_B"] @ p[f"{Q}.lora_A"])
+    np.testing.assert_allclose(found, together * (lengths / np.linalg.norm(together, axis=1))[:, None], rtol=1e-5, atol=1e-5)  # fmt: skip
+
+
+def test_tensors_that_an_adapter_has_in_place_of_the_models(tmp_path):
+    """A head becomes a matrix of its own; a table may have rows for more tokens."""
+    norm, head = np.full(64, 2, np.float32), np.full((42, 64), 3, np.float32)
+    named = {"model.norm.weight": norm, "lm_head.modules_to_save.default.weight": head, "model.embed_tokens.base_layer.weight": head + 1}  # fmt: skip
+    found = whole(tmp_path, {"modules_to_save": ["lm_head", "norm"]}, named)
+    assert (found.tensors["model.norm.weight"].dequantize() == 2).all()
+    assert (found.tensors["lm_head.weight"].dequantize() == 3).all() and (found.tensors["model.embed_tokens.weight"].dequantize() == 4).all()  # fmt: skip
+    assert found.config["vocab_size"] == 42 and found.config["tie_word_embeddings"] is False
+
+
+def test_a_table_of_embeddings(tmp_path):
+    """Its parts lie turned over, and the vocabulary's product keeps the table that it shared."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((4, 40), (64, 4)))
+    named = {"model.embed_tokens.lora_embedding_A": a, "model.embed_tokens.lora_embedding_B": b}
+    found, table = whole(tmp_path, {}, named), weights()["model.embed_tokens.weight"]
+    np.testing.assert_allclose(found.tensors["model.embed_tokens.weight"].dequantize(), table + 2 * (b @ a).T, rtol=1e-5, atol=1e-5)  # fmt: skip
+    assert (found.tensors["lm_head.weight"].dequantize() == table).all()
+    assert found.config["tie_word_embeddings"] is False
+
+
 def test_adapters_add_up(tmp_path):
     checkpoint = opening.open(folder(tmp_path / "m", LLAMA, weights()))
     two = [opening.open_adapter(peft(tmp_path / n, tensors=parts(k))) for k, n in enumerate("ab")]
@@ -72,6 +115,15 @@ def test_adapters_add_up(tmp_path):
         found.tensors["model.norm.weight"] is checkpoint.tensors["model.norm.weight"]
         and applied(checkpoint, []) is checkpoint
     )
+
+
+def test_commands_take_adapters(tmp_path):
+    """What `tec generate`, `tec chat` and `tec serve` load."""
+    model, adapter = folder(tmp_path / "m", LLAMA, weights()), peft(tmp_path / "a")
+    assert adapted(model, []) is model
+    changed = adapted(model, [adapter]).tensors[f"{Q}.weight"].dequantize() != weights()[f"{Q}.weight"]
+    assert changed.all()
+    assert all(any("--adapter" in p.opts for p in c.params) for c in (generating.command, chatting.command, serving_texts.command))  # fmt: skip
 
 
 def test_a_gguf_file(tmp_path):
@@ -105,15 +157,26 @@ def test_a_gguf_file(tmp_path):
 P = parts()
 MISTAKES = {
     "another kind": ({**CONFIG, "peft_type": "IA3"}, P, "of the kind IA3"),
-    "DoRA": ({**CONFIG, "use_dora": True}, P, "of the kind DoRA"),
-    "biases": ({**CONFIG, "bias": "all"}, P, "changes biases"),
+    "lengths of other rows": (
+        CONFIG,
+        {**P, f"{Q}.lora_magnitude_vector": P[f"{UP}.lora_B"]},
+        r"lengths of .* are \[96, 4\]",
+    ),
+    "an expression that takes long": ({**CONFIG, "alpha_pattern": {"(a+)+b": 1}}, P, r"alpha_pattern has \(a\+\)\+b"),
+    "another that takes long": ({**CONFIG, "alpha_pattern": {".*.*.*.*b": 1}}, P, "alpha_pattern has"),
+    "no expression": ({**CONFIG, "alpha_pattern": {"a**": 1}}, P, "alpha_pattern has"),
+    "another part's": (CONFIG, {"model.vision_tower.q.lora_A": P[f"{Q}.lora_A"]}, "no part of the text model"),
     "half a pair": (CONFIG, {f"{Q}.lora_A": P[f"{Q}.lora_A"]}, "one half of its pair"),
     "ranks that differ": (
         CONFIG,
         {f"{Q}.lora_A": P[f"{Q}.lora_A"][:3].copy(), f"{Q}.lora_B": P[f"{Q}.lora_B"]},
         r"\[3, 64\] and \[64, 4\]",
     ),
-    "no rank": ({**CONFIG, "r": 0}, P, "r 0"),
+    "no rank": (
+        CONFIG,
+        {f"{Q}.lora_A": np.zeros((0, 64), np.float32), f"{Q}.lora_B": np.zeros((64, 0), np.float32)},
+        "rank 0",
+    ),
     "another tensor": (CONFIG, {f"{Q}.lora_C": P[f"{Q}.lora_A"]}, "no part of a LoRA"),
     "an endless scale": ({**CONFIG, "lora_alpha": float("inf")}, P, "scale of .* is inf"),
 }
@@ -136,3 +199,7 @@ def test_an_adapter_of_another_model(tmp_path):
         opening.open_adapter(peft(tmp_path / "b", tensors=wide)).fitted(checkpoint)
     with pytest.raises(ImportModelError, match="holds no adapter"):
         opening.open_adapter(tmp_path / "m")
+    with pytest.raises(ImportModelError, match=r"has model\.other\.weight, which .* does not have"):
+        opening.open_adapter(peft(tmp_path / "c", tensors={"model.other": np.zeros(4, np.float32)})).fitted(checkpoint)
+    with pytest.raises(ImportModelError, match=r"has model\.norm\.weight of \[4\], which is \[64\]"):
+        opening.open_adapter(peft(tmp_path / "d", tensors={"model.norm": np.zeros(4, np.float32)})).fitted(checkpoint)
