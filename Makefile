@@ -26,8 +26,8 @@ demo: setup
 test: setup
 	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
-# The tests that draw, which are all that take tests/seeds.py, with the date's seeds; `make night TEC_SEED=20270131` draws a night's again.
-DRAWN = tests/fuzz $(shell grep -rlE 'seeds[.](first|some|stream|number)|^from hypothesis|^@thinned' tests/unit tests/errors tests/conformance tests/ir --include='test_*.py' | grep -v /test_seeds.py)
+# The tests that draw, which are all that take tests/seeds.py, with the date's seeds, and those of which rows wait for the night; `make night TEC_SEED=20270131` draws a night's again.
+DRAWN = tests/fuzz $(shell sed -n 's/::.*//p' tests/night_rows.txt | sort -u) $(shell grep -rlE 'seeds[.](first|some|stream|number)|^from hypothesis|^@thinned' tests/unit tests/errors tests/conformance tests/ir --include='test_*.py' | grep -v /test_seeds.py)
 night: export TEC_SEED := $(or $(TEC_SEED),$(shell date +%Y%m%d))
 night: setup
 	@echo TEC_SEED=$(TEC_SEED)

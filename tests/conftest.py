@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import seeds
+from tests.thinned import night_rows
 
 
 def required(modname: str, minversion: str | None = None, reason: str | None = None, **_: Any) -> Any:
@@ -65,6 +66,16 @@ def pytest_collection() -> Any:
         return (yield)
     finally:
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Rows whose lines others reach run at night, where they are named, and where the lines that rows reach are noted (tools/night_rows.py)."""
+    if seeds.number() or "TEC_LINES" in os.environ or any("::" in a for a in config.args):
+        return
+    waiting = [item for item in items if item.nodeid in night_rows()]
+    if waiting:
+        items[:] = [item for item in items if item.nodeid not in night_rows()]
+        config.hook.pytest_deselected(items=waiting)
 
 
 def pytest_collection_finish() -> None:

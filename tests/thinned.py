@@ -5,7 +5,8 @@
 
 runs, at the gate, so few rows of the product that each two values of different parameters still meet in one: most faults need one value or two to show
 (Kuhn, Wallace, Gallo: Software Fault Interactions, 2004). With 1 each value comes once at least, as where the same cases run on several chips.
-`thinned_rows` does the same for a list of cases.
+`thinned_rows` does the same for a list of cases. `night_rows` are those that tools/night_rows.py found, whose lines
+of tec other tests reach too.
 """
 
 from __future__ import annotations
@@ -13,11 +14,27 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import seeds
+
+NIGHT_ROWS = Path(__file__).with_name("night_rows.txt")
+
+
+@cache
+def night_rows() -> frozenset[str]:
+    """The tests' names, rows and all, that run at night alone."""
+    found, test = set(), ""
+    for line in NIGHT_ROWS.read_text("utf-8").splitlines():
+        if line.startswith("    "):
+            found.add(f"{test}[{line[4:]}]")
+        else:
+            test = line
+    return frozenset(found)
 
 
 def thinned(strength: int, *axes: tuple[str, Iterable[Any]]) -> pytest.MarkDecorator:

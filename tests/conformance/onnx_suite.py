@@ -42,13 +42,15 @@ def load_cases(kinds: list[str]) -> list[Any]:
 
 
 def _node_cases() -> list[Any]:
-    """The node cases, which the package makes by running each operator's reference: 13 s of processor time, so they are made once for a version of it and kept
-    in `build/`."""
+    """The node cases, which the package makes by running each operator's reference: 13 s of processor time, so they are made once for its version and NumPy's and kept
+    in `build/`, or where TEC_TEST_DATA says."""
+    import numpy
     import onnx
     from onnx.backend.test.loader import load_model_tests
 
-    kept = ROOT / "build" / f"onnx-node-cases-{onnx.__version__}.pickle"
-    kept.parent.mkdir(exist_ok=True)
+    made_by = f"{onnx.__version__}-{numpy.__version__}"
+    kept = Path(os.environ.get("TEC_TEST_DATA", ROOT / "build")) / f"onnx-node-cases-{made_by}.pickle"
+    kept.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{kept}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another worker waits for the one that makes them
         if kept.exists():
