@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import wraps
 from typing import Any
 
 from ...errors import ImportModelError, MissingPackageError, TecError, install
@@ -20,8 +21,9 @@ LENGTH = 16 << 20  # characters that a text may have while a template is rendere
 SOURCE = 1 << 20  # characters of a template; the longest known one has 30,000
 _FILTERS = (
     "abs attr bool capitalize count d default dictsort e escape first float forceescape groupby int items join last length list lower map max min "
-    "reject rejectattr replace reverse round safe select selectattr sort string sum title trim unique upper wordcount"
+    "reject rejectattr replace reverse round safe select selectattr sort string striptags sum title trim truncate unique upper urlencode wordcount"
 ).split()
+_MOST_PARTS = 10_000  # of a list that is cut up
 _WIDTH = re.compile(r"\d{4,}")
 _GIVEN_WIDTH = re.compile(r"%[-+ #0-9.]*\*|\{[^}]*\{")
 
@@ -160,6 +162,40 @@ def _tojson(
     )
 
 
+def _guarded(known: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
+    """A filter of jinja2 behind a check of what it is given."""
+
+    @wraps(known)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check(*args, **kwargs)
+        return _sized(known(*args, **kwargs))
+
+    return checked
+
+
+def _check_indent(text: Any, width: Any = 4, *_: Any, **__: Any) -> None:
+    each = len(width) if isinstance(width, str) else width
+    if isinstance(each, int) and each * (str(text).count("\n") + 1) > LENGTH:
+        raise _Stop(f"it indents a text by {each}")
+
+
+def _check_width(text: Any, width: Any = 80, *_: Any, **__: Any) -> None:
+    if isinstance(width, int) and width > LENGTH:
+        raise _Stop(f"it makes a text of {width} characters")
+
+
+def _check_parts(*args: Any, **kwargs: Any) -> None:
+    """Of `batch` and `slice`, before whose arguments jinja2 may put a context."""
+    if any(isinstance(n, int) and n > _MOST_PARTS for n in (*args, *kwargs.values())):
+        raise _Stop(f"it cuts a list into more than {_MOST_PARTS} parts")
+
+
+_CHECKED: dict[str, Callable[..., None]] = {
+    "indent": _check_indent, "center": _check_width, "batch": _check_parts, "slice": _check_parts,
+    "format": lambda text, *args, **kwargs: _check_format(text, None),
+}  # fmt: skip
+
+
 def _environment(j: Any) -> Any:
     """Jinja's sandbox with a limit of steps, so that no template runs without end or makes a text without bound."""
 
@@ -201,6 +237,7 @@ def _environment(j: Any) -> Any:
     made = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[j.ext.loopcontrols, _generation(j)])
     known = made.filters
     made.filters = {name: known[name] for name in _FILTERS if name in known}
+    made.filters |= {name: _guarded(known[name], check) for name, check in _CHECKED.items()}
     made.filters |= {"tojson": _tojson, "replace": _replace, "_sized": _sized, "_rounds": made.rounds}
     made.globals = {k: v for k, v in made.globals.items() if k in ("range", "dict", "namespace", "cycler", "joiner")}
     made.globals |= {

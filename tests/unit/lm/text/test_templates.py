@@ -63,6 +63,16 @@ def test_what_templates_use():
     assert re.fullmatch(r"<s>uFalsea\+b20\d\d1<1>\[\('a', 1\)\]TrueFalse", found)
 
 
+def test_filters():
+    """Those of jinja2 that public templates use, beside the ones that a sandbox bounds."""
+    source = (
+        "{{ 'a\nb' | indent(2, true) }}|{{ 'x' | center(5) }}|{{ '%s-%03d' | format('n', 7) }}|{{ [1, 2, 3] | batch(2, 0) | list }}"
+        "|{{ [1, 2, 3] | slice(2) | list }}|{{ '<b>t</b>' | striptags }}|{{ 'a b' | urlencode }}|{{ 'one two three' | truncate(9) }}"
+    )
+    expected = jinja2.Environment().from_string(source).render()
+    assert ChatTemplate(source).render([]) == expected and "n-007" in expected
+
+
 def test_a_template_refuses_its_messages():
     source = "{% if messages[0].role != 'user' %}{{ raise_exception('the first one speaks as a user') }}{% endif %}"
     with pytest.raises(TemplateFault, match="the first one speaks as a user"):
@@ -100,6 +110,9 @@ HOSTILE = {
     "letters that become texts by a filter": "{% set x = 'a' * 9000000 %}{{ x | replace('a', x) }}",
     "lines that are indented": "{{ messages | tojson(indent=9999999999) }}",
     "a batch that is filled": "{{ [1] | batch(9999999999, 0) | list }}",
+    "a list that is cut into many": "{{ [1] | slice(9999999999) | list }}",
+    "a text that is indented": "{{ 'x\n' | indent(9999999999, true) }}",
+    "a format by a filter": "{{ '%9999999999d' | format(1) }}",
     "text without an end": "{% for a in range(99999) %}{{ 'a' * 10000 }}{% endfor %}",
 }
 
