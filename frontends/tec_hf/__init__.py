@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tec.lm.checkpoint import Checkpoint
 
-from .settings import config_of, generation_of, load, templates_of
+from .settings import config_of, generation_of, layers_of_vectors, load, templates_of
 from .tokenizer import named_ends, tokenizer_of_folder
-from .weights import files_of, tensors_of
+from .weights import dense_of, files_of, tensors_of
 
 __all__ = ["accepts", "open"]
 
@@ -25,6 +25,10 @@ def open(path: Path) -> Checkpoint:
     """The folder's checkpoint. Raises ImportModelError."""
     config = config_of(path)
     tensors = tensors_of(path, config)
+    layers = layers_of_vectors(path)
+    if layers:
+        tensors |= dense_of([place for place, _ in layers])
+        config["dense_activations"] = [activation for _, activation in layers]
     settings = {**load(path / "special_tokens_map.json"), **load(path / "tokenizer_config.json")}
     tokenizer = tokenizer_of_folder(path, settings)
     if "vocab_size" not in config and "model.embed_tokens.weight" in tensors:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tec.errors import ImportModelError, one_line
+from tec.lm.remedies import FETCH_AGAIN
 
 from .defaults import complete
 from .namesakes import known
 
 MOST_BYTES = 64 << 20  # of a file of settings; a tokenizer_config.json with all its added tokens has some 5 MB
+_MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers, which are not layers of their own
 # Norms that multiply by 1 + weight.
 _OFFSET_NORMS = ("gemma", "gemma2", "gemma3_text", "nemotron", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 # Of a model for texts and pictures: the model_type of its part for texts where that part does not say it.
@@ -104,6 +107,41 @@ def pooling_of(folder: Path) -> str | None:
             f"{folder / '1_Pooling'} pools by {one_line(named)}", hint="one of the mean, the first and the last token"
         )
     return found[0] if found else None
+
+
+def layers_of_vectors(folder: Path) -> list[tuple[Path, str]]:
+    """The layers that sentence-transformers puts behind the pooling: where each lies, and the name of its activation. Raises ImportModelError for others than
+    matrices."""
+    listed = _listed_modules(folder)
+    if listed is None:
+        listed = [{"path": p.name, "type": "Dense"} for p in sorted(folder.glob("[0-9]_Dense")) if p.is_dir()]
+    found = []
+    for module in listed:
+        said = module if isinstance(module, dict) else {}
+        kind, place = str(said.get("type", "")).rpartition(".")[2], str(said.get("path", ""))
+        if kind in _MODULES:
+            continue
+        if kind != "Dense" or re.fullmatch(r"\w[\w.-]*", place) is None:
+            raise ImportModelError(
+                f"{folder / 'modules.json'} has a {one_line(kind)[:80]} in {one_line(place)[:80]!r}",
+                hint="a model whose vectors are pooled, go through Dense layers, and are normalized",
+            )
+        activation = str(load(folder / place / "config.json").get("activation_function", "Tanh")).rpartition(".")[2]
+        found.append((folder / place, activation))
+    return found
+
+
+def _listed_modules(folder: Path) -> list[Any] | None:
+    path = folder / "modules.json"
+    if not path.is_file():
+        return None
+    try:
+        read = json.loads(path.read_text("utf-8")) if path.stat().st_size <= MOST_BYTES else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}", hint=FETCH_AGAIN) from None
+    if not isinstance(read, list):
+        raise ImportModelError(f"{path} holds no list of modules", hint=FETCH_AGAIN)
+    return read
 
 
 def _rope(config: dict[str, Any]) -> None:

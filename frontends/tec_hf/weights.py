@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,22 @@ def tensors_of(folder: Path, config: Mapping[str, Any]) -> dict[str, PackedTenso
     raw = _of_family(namesakes.tensors(raw, config), str(config.get("model_type")))
     found = _dequantizable(raw, settings if isinstance(settings, dict) else {})
     return _experts(_joined_experts(found, str(config.get("model_type"))))
+
+
+def dense_of(folders: Sequence[Path]) -> dict[str, PackedTensor]:
+    """The layers behind a model's pooling by the names that GGUF files have: dense_2, dense_3, ... Raises ImportModelError."""
+    found: dict[str, PackedTensor] = {}
+    for k, folder in enumerate(folders):
+        path = folder / "model.safetensors"
+        if not path.is_file():
+            raise ImportModelError(
+                f"{path} is missing, which a vector goes through behind the pooling",
+                hint="download the folder again, with all of its .safetensors files",
+            )
+        for entry in read(path).values():
+            name = f"dense_{k + 2}.{entry.name.removeprefix('linear.')}"
+            found[name] = PackedTensor(name, entry.shape, entry.format, entry.data)
+    return found
 
 
 def _of_family(raw: dict[str, PackedTensor], kind: str) -> dict[str, PackedTensor]:

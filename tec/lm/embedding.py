@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ImportModelError, one_line
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target
 from .asked import target_of
@@ -22,10 +22,15 @@ from .config import Config
 from .kept import Form, key_of
 from .lookup import Lookup
 from .opening import open as open_checkpoint
+from .remedies import FETCH_AGAIN
 from .starting import loaded
 
 POOLINGS = ("mean", "first", "last")
 ENCODERS = ("bert", "roberta", "xlm-roberta")
+# By PyTorch's names: of layers behind the pooling.
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "Identity": lambda x: x, "Tanh": np.tanh, "ReLU": lambda x: np.maximum(x, 0), "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}  # fmt: skip
 _GGUF_POOLINGS = {1: "mean", 2: "first", 3: "last"}  # llama.cpp's enum of pooling types
 
 
@@ -68,6 +73,7 @@ class Embedder:
         offset = self.config.size("pad_token_id", 1) + 1 if "roberta" in checkpoint.architecture else 0
         self._lookup, self._kind, self._lock = Lookup(checkpoint.tensors, offset), numpy_dtype(dtype), threading.Lock()
         self.context = self.config.context - offset
+        self._dense = dense_of(checkpoint)
 
     def features(self, tokens: Sequence[int], more: Any = None) -> Any:
         """The last features of tokens, float32 [tokens, hidden]. more: numbers of that shape that are added to the rows of the embedding table. Raises ArgumentError for none, for more than the context has, and for tokens that are none."""
@@ -94,14 +100,36 @@ class Embedder:
             return np.array(self.executor.run(inputs)[0].numpy(), np.float32)
 
     def embed(self, text: str | Sequence[int]) -> Any:
-        """The vector of a text, or of tokens: float32 [hidden]."""
+        """The vector of a text, or of tokens: float32 [hidden], or as many as the last layer behind the pooling has."""
         if isinstance(text, str):
             if self.checkpoint.tokenizer is None:
                 raise ArgumentError("the model's files have no tokenizer", hint="give tokens in place of a text")
             text = self.checkpoint.tokenizer.encode(text, special=False)
         rows = self.features(text)
         vector = rows.mean(0) if self.pooling == "mean" else rows[0 if self.pooling == "first" else -1]
+        for weight, bias, activation in self._dense:
+            vector = activation(weight @ vector + bias)
         return vector / max(float(np.linalg.norm(vector)), 1e-12) if self.normalize else vector
+
+
+def dense_of(checkpoint: Checkpoint) -> list[tuple[Any, Any, Callable[[Any], Any]]]:
+    """The layers behind the pooling, in their order: float32 [out, in], a bias, and an activation. Raises ImportModelError."""
+    said, width = checkpoint.config.get("dense_activations") or (), checkpoint.config.get("hidden_size")
+    found: list[tuple[Any, Any, Callable[[Any], Any]]] = []
+    while (t := checkpoint.tensors.get(f"dense_{len(found) + 2}.weight")) is not None:
+        name = str(said[len(found)]) if len(found) < len(said) else "Identity"
+        bias = checkpoint.tensors.get(f"dense_{len(found) + 2}.bias")
+        fits = len(t.shape) == 2 and t.shape[1] == width and (bias is None or bias.shape == t.shape[:1])
+        if name not in _ACTIVATIONS or not fits:
+            raise ImportModelError(
+                f"the layer {t.name} behind the pooling is {list(t.shape)} of {width} features with {one_line(name)[:80]}",
+                hint=f"matrices that fit each other, with {', '.join(_ACTIVATIONS)}",
+            )
+        width = t.shape[0]
+        found.append((t.dequantize(), 0.0 if bias is None else bias.dequantize(), _ACTIVATIONS[name]))
+    if len(found) < len(said):
+        raise ImportModelError(f"the layer dense_{len(found) + 2} behind the pooling has no weight", hint=FETCH_AGAIN)
+    return found
 
 
 def usual_pooling(checkpoint: Checkpoint) -> str:

@@ -29,7 +29,7 @@ WORD = re.compile(r"^(\w+_\w+|[A-Z][a-z0-9]+[A-Z]\w*|\w{3,}(?=\())(\(.*\))?$")
 OPCODE = re.compile(r"^_?(v|s|ds|global|image|signal)_\w+")  # the manuals', modelled or not
 OTHERS = {  # names of others, and whose
     "ProcessPoolExecutor": "concurrent.futures", "parallel_launch_point": "TVM's pragmas",
-    "256x128x128x64_32x32_2x2_intrawave_v5": "a kernel of CK", "2_Dense": "a folder of sentence-transformers",
+    "256x128x128x64_32x32_2x2_intrawave_v5": "a kernel of CK",
 }  # fmt: skip
 
 

@@ -129,6 +129,43 @@ def test_how_vectors_are_made_is_what_the_folder_says(known: Any, tmp_path: Path
         tec.lm.load(tec.lm.open(folder))
 
 
+def test_vectors_go_through_the_layers_behind_the_pooling(known: Any, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    folder = folder_of(known["embedder bert"], tmp_path)
+    plain = tec.lm.embedder(folder, normalize=False).embed(TOKENS)
+    rng = np.random.default_rng(3)
+    first_w, first_b, second = (rng.standard_normal(s).astype(np.float32) for s in ((96, 64), (96,), (32, 96)))
+    for name, tensors, activation in (
+        ("2_Dense", {"linear.weight": first_w, "linear.bias": first_b}, "torch.nn.modules.activation.Tanh"),
+        ("3_Dense", {"linear.weight": second}, "torch.nn.modules.linear.Identity"),
+    ):
+        (folder / name).mkdir()
+        save_file(tensors, folder / name / "model.safetensors")
+        (folder / name / "config.json").write_text(json.dumps({"activation_function": activation}))
+    want = second @ np.tanh(first_w @ plain + first_b)
+    modules = [{"path": "", "type": "sentence_transformers.models.Transformer"}] + [
+        {"path": n, "type": f"sentence_transformers.models.{n[2:]}"} for n in ("1_Pooling", "2_Dense", "3_Dense", "4_Normalize")
+    ]  # fmt: skip
+    for listed in (None, modules):  # an older folder has no list
+        if listed is not None:
+            (folder / "modules.json").write_text(json.dumps(listed))
+        found = tec.lm.embedder(folder).embed(TOKENS)
+        assert found.shape == (32,) and np.abs(found - want / np.linalg.norm(want)).max() < 1e-5
+    for wrong, said in (
+        ({"path": "2_LSTM", "type": "x.LSTM"}, "has a LSTM"),
+        ({"path": "../2_Dense", "type": "x.Dense"}, r"a Dense in '\.\./2_Dense'"),
+        ({"path": "5_Dense", "type": "x.Dense"}, "5_Dense.* is missing"),
+        ({"path": "3_Dense", "type": "x.Dense"}, r"dense_4.weight behind the pooling is \[32, 96\] of 32 features"),
+    ):
+        (folder / "modules.json").write_text(json.dumps([*modules, wrong]))
+        with pytest.raises(tec.ImportModelError, match=said):
+            tec.lm.embedder(folder)
+    (folder / "modules.json").write_text("{}")
+    with pytest.raises(tec.ImportModelError, match="holds no list of modules"):
+        tec.lm.open(folder)
+
+
 def test_every_architecture_has_a_case(known: Any) -> None:
     # A model for pictures too whose text part is the one beside it; the same as Mistral; one that transformers has not, compared by GGUF and under another name.
     outside = {"gemma3", "gemma4", "ministral", "deepseek"}

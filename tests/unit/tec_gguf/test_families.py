@@ -9,6 +9,7 @@ import pytest
 
 import tec.lm.opening as opening
 from tec.errors import ImportModelError
+from tec.lm.embedding import dense_of
 
 from .files import write
 
@@ -109,6 +110,16 @@ def test_an_unknown_architecture_is_told_what_is_near(tmp_path):
     with pytest.raises(ImportModelError, match="'qwen3moee', which is unknown") as told:
         opening.open(write(tmp_path / "m.gguf", "qwen3moee", {}, {"x": np.zeros(32, np.float32)}))
     assert "near: qwen3moe" in str(told.value)
+
+
+def test_layers_behind_the_pooling(tmp_path):
+    """As EmbeddingGemma has them."""
+    facts = {f"gemma-embedding.{k}": v for k, v in COMMON.items()}
+    width = COMMON["embedding_length"]
+    tensors = {"dense_2.weight": np.full((96, width), 2, np.float32), "dense_3.weight": np.full((32, 96), 3, np.float32)}  # fmt: skip
+    checkpoint = opening.open(write(tmp_path / "m.gguf", "gemma-embedding", facts, tensors))
+    (first, _, activation), (second, _, _) = dense_of(checkpoint)
+    assert first.shape == (96, width) and (second == 3).all() and activation(5) == 5
 
 
 def test_a_template_for_tools(tmp_path):
