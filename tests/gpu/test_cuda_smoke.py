@@ -350,6 +350,35 @@ def test_graph() -> None:
     REPORT["graph_us_a_kernel"] = round(start.elapsed_ms(stop) * 1e3 / 100 / 100, 3)
 
 
+def test_other_threads_run_during_a_capture() -> None:
+    """Copies, allocations and launches of another thread; it waits for the device behind the capture."""
+    dev, f = cuda(0), vadd_module()
+    x, y, a, b, c = arrays(1000)
+    out = nd.zeros(1000, "float32", dev)
+    f(a, b, c)
+    wrong: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            for _ in range(20):
+                ones = nd.array(np.ones(1000, np.float32), dev)
+                f(ones, ones, out)
+                assert (out.numpy() == 2).all()
+            dev.sync()
+        except BaseException as error:
+            wrong.append(error)
+
+    thread = threading.Thread(target=other)
+    with dev.capture() as graph:
+        f(a, b, c)
+        thread.start()
+        thread.join(0.5)
+    thread.join()
+    assert not wrong, wrong
+    graph.launch()
+    np.testing.assert_array_equal(c.numpy(), x + y)
+
+
 def test_launch_cost_and_bandwidth() -> None:
     dev = cuda(0)
     f = vadd_module()

@@ -10,13 +10,18 @@ is on one stream. Once a device has a second stream, freed blocks wait until the
 Frees come from the garbage collector, on any thread and in the middle of anything: `free` only appends to a deque (one
 atomic operation) and the lists are changed under the lock alone.
 
+A thread that captures a graph has lists of its own meanwhile; the others go on as ever, but nobody waits for the whole
+device before the capture's end.
+
 A driver that checks accesses against the live allocations (the software GPU) sets `exact_alloc`: blocks then have the
 requested size and are given back at once.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
@@ -79,10 +84,13 @@ class CachingAllocator:
         self._lock = fork_safe_lock()
         self._free: dict[int, list[int]] = {}
         self._live: dict[int, int] = {}  # address -> block bytes
-        self._returned: deque[int] = deque()
+        self._returned: deque[tuple[int, bool]] = deque()  # an address, and whether a graph being captured owns it now
         self._pending: dict[int, int] = {}  # freed, but perhaps still used by another stream
         self._pending_bytes = 0
+        # Held by the thread that captures a graph, one at a time, and by whoever waits for the whole device: a driver refuses that during a capture.
+        self.captures = threading.RLock()
         self._captured: dict[int, list[int]] | None = None  # free lists of a graph capture in progress
+        self._captor: int | None = None  # the thread that captures
         self._used = self._cached = self._peak = 0
         self._driver_allocs = self._hits = 0
 
@@ -96,7 +104,7 @@ class CachingAllocator:
         with self._lock:
             self._take_returned()
             size = max(nbytes, 1) if self.exact else round_size(nbytes)
-            blocks = self._captured.get(size) if self._captured else None
+            blocks = self._captured.get(size) if self._captured and self._captor == get_ident() else None
             if not blocks:
                 blocks = self._free.get(size)
             if blocks:
@@ -113,7 +121,7 @@ class CachingAllocator:
 
     def free(self, address: int) -> None:
         """Give memory back. Safe from `__del__`, on any thread."""
-        self._returned.append(address)
+        self._returned.append((address, self._captor == get_ident()))
         if self.exact and self._lock.acquire(blocking=False):
             try:
                 self._take_returned()
@@ -154,7 +162,7 @@ class CachingAllocator:
 
     def _take_returned(self) -> None:
         while self._returned:
-            address = self._returned.popleft()
+            address, of_capture = self._returned.popleft()
             size = self._live.pop(address, None)
             if size is None:
                 continue  # not ours: nothing to give back
@@ -163,7 +171,7 @@ class CachingAllocator:
                 self.driver.free(self.ordinal, address)
                 continue
             self._cached += size
-            if self._captured is not None:
+            if of_capture and self._captured is not None:
                 self._captured.setdefault(size, []).append(address)
             elif self.multi_stream:
                 self._pending[address] = size
@@ -174,8 +182,8 @@ class CachingAllocator:
             self._release_pending()
 
     def _release_pending(self) -> None:
-        """Wait for the device, then let the freed blocks be used again."""
-        if self._pending:
+        """Wait for the device, then let the freed blocks be used again; nothing during a capture, which a wait for the device would end."""
+        if self._pending and self._captured is None:
             self.driver.synchronize(self.ordinal)
             self._promote()
 
@@ -190,7 +198,8 @@ class CachingAllocator:
         with self._lock:
             self._take_returned()
             waiting = list(self._pending)
-        self.driver.synchronize(self.ordinal)
+        with self.captures:
+            self.driver.synchronize(self.ordinal)
         if waiting:
             with self._lock:
                 for address in waiting:
@@ -200,23 +209,25 @@ class CachingAllocator:
                         self._free.setdefault(size, []).append(address)
 
     def begin_capture(self) -> None:
-        """From now on freed blocks belong to the graph that is being captured: each replay writes to them again."""
+        """From now on blocks that this thread frees belong to the graph that it captures: each replay writes to them again. Waits for another thread's capture."""
+        self.captures.acquire()
         with self._lock:
             self._take_returned()
-            self._captured = {}
+            self._captured, self._captor = {}, get_ident()
 
     def end_capture(self) -> list[int]:
         """The blocks that the graph must own, and `free` when it goes."""
         with self._lock:
             self._take_returned()
-            captured, self._captured = self._captured or {}, None
+            captured, self._captured, self._captor = self._captured or {}, None, None
             owned = [address for blocks in captured.values() for address in blocks]
             for size, blocks in captured.items():
                 for address in blocks:
                     self._live[address] = size
                     self._used += size
                     self._cached -= size
-            return owned
+        self.captures.release()
+        return owned
 
     def _empty(self) -> None:
         for size, blocks in self._free.items():
@@ -227,8 +238,10 @@ class CachingAllocator:
 
     def empty_cache(self) -> None:
         """Give all cached memory back to the driver."""
-        with self._lock:
+        with self.captures, self._lock:
             self._take_returned()
+            if self._captured is not None:
+                return  # this thread captures a graph, during which nobody may wait for the device
             self._release_pending()
             if self._cached:
                 self.driver.synchronize(self.ordinal)

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
 
 class _ThreadState(threading.local):
-    """Per thread: the handle of the current stream (None is the device's default stream)."""
+    """Per thread: the handle of the current stream (None is the device's default stream), and the graph that is captured there."""
 
     stream: Any = None
+    capturing: GraphCapture | None = None
 
 
 class Device:
@@ -57,12 +58,16 @@ class Device:
         self.label = label
         self.local = _ThreadState()
         self.profile: Profile | None = None  # the innermost `tec.profile(dev)`
-        self.capturing: GraphCapture | None = None
         self.allocator = CachingAllocator(driver, index, label) if driver is not None else None
         self._attributes: DeviceAttributes | None = None
 
     def __repr__(self) -> str:
         return self.label
+
+    @property
+    def capturing(self) -> GraphCapture | None:
+        """The graph that this thread captures; other threads' work goes on."""
+        return self.local.capturing
 
     def __enter__(self) -> Device:
         """`with dev:` functions of `tec.array` that make arrays make them on this device, where they are given none."""

@@ -153,7 +153,7 @@ class GraphCapture:
     def __enter__(self) -> GraphCapture:
         if self._graph is not None or self.device.capturing is not None:
             raise DeviceError(
-                "a graph is captured once, and one at a time on a device", hint="dev.capture() makes a new one"
+                "a graph is captured once, and one at a time by a thread", hint="dev.capture() makes a new one"
             )
         assert self.device.allocator is not None
         self._stream = Stream(self.device, getattr(self._driver, "capture_stream", None))
@@ -163,14 +163,14 @@ class GraphCapture:
         except BaseException:
             self._scratch = self.device.allocator.end_capture()
             raise
-        self.device.capturing = self
+        self.device.local.capturing = self
         self._stream.__enter__()
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:
         assert self._stream is not None and self.device.allocator is not None
         self._stream.__exit__()
-        self.device.capturing = None
+        self.device.local.capturing = None
         try:
             self._graph = self._driver.capture_end(self.device.index, self._stream.handle)
         except DeviceError:

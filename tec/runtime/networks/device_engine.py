@@ -26,7 +26,6 @@ from ..plans.steps import burst_of
 from .device_steps import Calls, DeviceSteps, copy, queued
 from .exchanges import Collectives, bound
 from .launch_table import LaunchTable
-from .placed_runs import CAPTURE
 
 if TYPE_CHECKING:
     from .network import Network
@@ -129,10 +128,9 @@ class DeviceEngine:
             return
         # The first run loads code and plans launches; what comes a second time is worth a graph (a profiled run is none).
         if self._captures and bound.runs >= 2 and self._is_short(bound) and self.device.profile is None:
-            with CAPTURE:
-                graph = GraphCapture(self.device)
-                with graph:
-                    self._calls(bound)
+            graph = GraphCapture(self.device)
+            with graph:
+                self._calls(bound)
             bound.graph = graph
             graph.launch(self.stream)
             return

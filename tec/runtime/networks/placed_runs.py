@@ -25,7 +25,6 @@ from .launch_table import LaunchTable
 if TYPE_CHECKING:
     from .network import Network
 
-CAPTURE = threading.Lock()  # one graph is captured at a time
 _KEPT = 16  # sets of addresses whose graphs are kept
 # A launch from the table takes the host some 2 us, and a graph some 5 to 10 (H200): fewer launches are quicker queued as they are.
 _FEW_LAUNCHES = 4
@@ -191,12 +190,11 @@ class PlacedRuns:
         return False
 
     def _captured(self) -> GraphCapture:
-        with CAPTURE:
-            graph = GraphCapture(self.device)
-            with graph:
-                graph.keep.append([*self._memory.values(), *self._weights.values()])
-                for first, count in self._sections:
-                    self._table.run(first, count)
+        graph = GraphCapture(self.device)
+        with graph:
+            graph.keep.append([*self._memory.values(), *self._weights.values()])
+            for first, count in self._sections:
+                self._table.run(first, count)
         return graph
 
     @property

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from ..devices.device import Device
 from ..devices.stream import Event, GraphCapture, Stream
 from .device_engine import Settled
-from .placed_runs import CAPTURE
 
 _MARKS = 16  # rounds that are told apart: nobody queues more ahead of the one that is waited for
 
@@ -30,10 +29,9 @@ class Rounds:
         """Queue a round; its number. The first one is no graph: it loads code."""
         if self._captures and self.queued and self._graph is None and self.device.profile is None:
             self.stream.sync()
-            with CAPTURE:
-                graph = GraphCapture(self.device)
-                with graph:
-                    self._launch()
+            graph = GraphCapture(self.device)
+            with graph:
+                self._launch()
             self._graph = graph
         if self._graph is not None and self.device.profile is None:
             self._graph.launch(self.stream)

@@ -119,6 +119,35 @@ def test_threads_and_cycles():
     assert not dev.driver.memory and dev.memory().cached == 0
 
 
+def test_a_capture_has_its_own_threads_blocks_alone():
+    """What the capturing thread frees is the graph's; another thread neither gets it nor gives to it, and waits for the device only behind the capture."""
+    dev = fake_device()
+    dev.stream()  # as a capture makes one
+    allocator = dev.allocator
+    mine, theirs = allocator.alloc(1000), allocator.alloc(2000)
+    got, order = [], []
+
+    def other():
+        got.append(allocator.alloc(1000))
+        allocator.free(theirs)
+        dev.sync()
+        order.append("synchronised")
+
+    allocator.begin_capture()
+    allocator.free(mine)
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join(0.2)
+    assert got != [mine] and thread.is_alive()
+    assert not dev.driver.of("sync")
+    assert allocator.alloc(1000) == mine and allocator.alloc(2000) != theirs
+    allocator.free(mine)
+    order.append("captured")
+    assert allocator.end_capture() == [mine]
+    thread.join()
+    assert order == ["captured", "synchronised"]
+
+
 def test_human_sizes():
     assert [human(x) for x in (0, 1023, 1536, 3 << 20, 5 << 30, 1 << 41)] == [
         "0 B",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -280,6 +281,50 @@ def test_captures_itself_where_shapes_repeat():
     run(100)
 
 
+class SlowCaptures(CapturingDriver):
+    """Holds the launches of one stream, whose capture takes long enough that other threads run meanwhile."""
+
+    def capture_begin(self, ordinal: int, stream: Any) -> None:
+        self.held: tuple[Any, list[Any]] | None = (stream, [])
+
+    def capture_end(self, ordinal: int, stream: Any) -> Any:
+        assert self.held is not None
+        made, self.held = self.held[1], None
+        return made
+
+    def launch(self, *args: Any) -> None:
+        held = getattr(self, "held", None)
+        if held is not None and args[-1] == held[0]:
+            held[1].append(args)
+            time.sleep(0.02)
+        else:
+            FakeDriver.launch(self, *args)
+
+
+def test_threads_run_while_one_captures():
+    """A thread's capture is its own: the copies and launches of others go on (a server's threads were refused on a real GPU)."""
+    dev = tec.runtime.devices.device.custom(SlowCaptures({"vadd": vadd}, arch="sm_90"), "cuda")
+    net = sum_twice("n")
+    wrong: list[Any] = []
+
+    def work(n: int) -> None:
+        try:
+            ex = net.executor(dev)
+            for _ in range(5):
+                x = np.full(n, n, "float32")
+                np.testing.assert_array_equal(ex.run([x, x])[0].numpy(), 3 * x)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (3, 50, 7, 200)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong
+    assert len(dev.driver.of("graph")) >= 4
+
+
 def test_nothing_comes_to_the_host():
     dev = fake_device({"vadd": vadd}, kind="cuda", arch="sm_90")
     ex = sum_twice("n").executor(dev)
@@ -401,7 +446,7 @@ def test_the_sizes_of_late_are_kept() -> None:
     assert kept == [*range(device_engine._KEPT, 0, -1)]
 
 
-def test_a_graph_is_captured_once_and_one_at_a_time() -> None:
+def test_a_graph_is_captured_once_and_a_thread_captures_one_at_a_time() -> None:
     dev = capturing_device()
     first, second = GraphCapture(dev), GraphCapture(dev)
     with first:
