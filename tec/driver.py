@@ -155,7 +155,7 @@ def run_passes(
     for name, stage in passes:
         if name not in ACTS or ACTS[name](func, target, has):
             func = _find_pass(name)(func, target)
-        if short_name(name) in dump or "all" in dump:
+        if dump and (short_name(name) in dump or "all" in dump):
             print(f"# after {name}\n{func}\n", file=sys.stderr)
         if most is not None and name == "unroll" and (n := stmt_size(func.body)) > most:
             raise LoweringError(f"{func.name} is unrolled to {n:,} statements; {most:,} is the bound", locate=False)
