@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..te import Tensor
 from .contraction import Contraction, Fold, Operand, piece_elems
-from .dims import Size, is_symbolic, is_zero, require
+from .dims import Size, is_symbolic, is_zero, require, round_up
 from .layouts import Blocked, Layout, Place, plain, plain_weights
 from .matmul import accumulator
 from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register, static_shape, unfit
@@ -61,6 +61,8 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         )
     sx, sw, sy = _sizes((x.shape, w.shape), attrs)
     g = attrs["groups"]
+    if attrs.get("block"):
+        sx = {**sx, "C": round_up(sx["C"], attrs["block"])}
     if sx["C"] != sw["I"] * g or sw["O"] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
         what = f"convolution of {x} by {w} in {g} groups: the channels do not fit"
         raise (
@@ -94,6 +96,7 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     `strides`, `dilations`, `before`, `after` (padding), one a spatial dimension; `groups`; `fill`: what padding holds (0); `out_dtype`.
     `layouts`: of input, weights and output, where they are not NCHW and OIHW; then `kernel` and, of flat inputs, `space` (see `windows`). Weights
     without I: channel by channel. Weights that are flat behind O make it a product of them with the windows (im2col), which are never stored whole.
+    `block`: along the sum of such a product come so many channels for each place of the window, then the next as many, the last ones filled up with zeros.
     """
     x, w = inputs
     out = outputs[0]
@@ -276,16 +279,30 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     def window(batch: Any, p: Any, k: Any) -> Any:
         batch, first = (list(batch), 0) if groups == 1 else (list(batch)[:-1], batch[-1] * own_in)
         at = ly.place([*batch, 0, p] if channels_first else [*batch, p, 0], sy)
+        if block:
+            channel, tap = in_blocks(k, block, math.prod(taps_of))
+            value = windows.read({**at, "C": channel}, dict(zip(spatial(attrs), split_place(tap, taps_of))))
+            return (
+                value if channels == own_in else te.if_then_else(channel < channels, value, te.const(0, windows.dtype))
+            )
         taps = lw.place([0, k], sw)
         return windows.read({**at, "C": first + taps["I"]}, taps)
 
-    along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
+    by_taps, block = lw.dims[-1].endswith("I"), attrs.get("block", 0)
+    along = lx.dims[-1] == "C" and by_taps  # a tap's channels lie side by side
+    taps_of, channels = [sw[k] for k in spatial(attrs)], windows.sizes["C"]
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
         guarded=_is_padded(attrs),
         distinct=distinct_share(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
-        tap=own_in if along and isinstance(own_in, int) else 1, sides=_sides(sw[k] for k in spatial(attrs)),
+        tap=block or (own_in if by_taps and isinstance(own_in, int) else 1), sides=_sides(taps_of),
     )  # fmt: skip
+
+
+def in_blocks(k: Any, block: int, window: int) -> tuple[Any, Any]:
+    """The channel and the place of the window of a term of a sum that goes by blocks of so many channels."""
+    outer, inner = te.indexdiv(k, block * window), te.indexmod(k, block * window)
+    return outer * block + te.indexmod(inner, block), te.indexdiv(inner, block)
 
 
 def _sides(taps: Iterable[Size]) -> int:

@@ -46,12 +46,13 @@ class LoopAttr:
 @dataclass(slots=True, eq=False)
 class IndexMap:
     """From transform_layout: `apply` takes an index of the tensor to one of the buffer, whose shape is `shape`. separators: the
-    dimensions before which the layout has an AXIS_SEPARATOR, which changes no address. cut: those in which elements lie beyond the shape, which are not stored."""
+    dimensions before which the layout has an AXIS_SEPARATOR, which changes no address. cut: those in which elements lie beyond the shape, before: in front of it, which are not stored."""
 
     apply: Callable[[Sequence[Expr]], list[Expr]]
     shape: tuple[Expr, ...]
     separators: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
 
 
 class StageState(Spelled):

@@ -130,19 +130,28 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
         fill = -x.shape[1] % wanted.x.blocks["c"]
     if fill:
         data = np.pad(data, [(0, fill if k == 1 else 0) for k in range(data.ndim)])
-    letters = plain_weights(x.ndim)
-    weights = b.new.constant(wanted.weights.store(data, letters.name), w.name, dtype if wanted.dtype else w.dtype)
+    letters, kernel = plain_weights(x.ndim), data.shape[2:]
+    stored = _in_blocks(data, wanted.block) if wanted.block else wanted.weights.store(data, letters.name)
+    weights = b.new.constant(stored, w.name, dtype if wanted.dtype else w.dtype)
     source = b.cast(b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1, groups), dtype, x.name)
     if groups > 1 and data.shape[1] == 1:
         # A channel each, those that fill up a block too.
         groups = wanted.weights.sizes(weights.shape, dict(zip(space(x.ndim), data.shape[2:])))["O"]
     attrs = {
-        **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(data.shape[2:]),
+        **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(kernel), **({"block": wanted.block} if wanted.block else {}),
         "layouts": (wanted.x, wanted.weights, wanted.y), "fill": node.attrs.get("fill") or None,
         **({"out_dtype": node.attrs["out_dtype"]} if "out_dtype" in node.attrs else {}),
     }  # fmt: skip
     (made,) = b.new.add("conv", [source, weights], attrs | _space(x, wanted.x), out.name, node.origin)
     return b.keep(out, wanted.y, b.cast(made, out.dtype, out.name))
+
+
+def _in_blocks(data: Any, block: int) -> Any:
+    """Weights as rows along the sum, so many channels for each place of the window after each other; those that fill the last block are 0."""
+    outs, channels = data.shape[:2]
+    data = np.pad(data.reshape(outs, channels, -1), ((0, 0), (0, -channels % block), (0, 0)))
+    parts = data.reshape(outs, -1, block, data.shape[-1])
+    return np.ascontiguousarray(np.moveaxis(parts, 2, 3)).reshape(outs, -1)
 
 
 def _phases(b: _Twins, node: Node, target: Target) -> bool:
@@ -154,7 +163,9 @@ def _phases(b: _Twins, node: Node, target: Target) -> bool:
         return False
     fill = 1 if is_there else preferred.filled_multiple(target, x.shape[1], x.dtype)
     data = np.asarray(w.data)
-    data = np.moveaxis(data.reshape(*data.shape[:-1], x.shape[1], -1), -1, -2)
+    block = node.attrs.get("block") or 1
+    data = data.reshape(*data.shape[:-1], x.shape[1] // block, -1, block)  # blocks of channels, taps, channels
+    data = np.moveaxis(data, -2, -3).reshape(*w.shape[:-1], -1, x.shape[1])
     data = np.pad(data, [*[(0, 0)] * (data.ndim - 1), (0, -x.shape[1] % fill)])
     weights = b.new.constant(np.ascontiguousarray(data.reshape(*w.shape[:-1], -1)), w.name, w.dtype)
     image = b.twin(x, lies, fill if x.shape[1] % fill else 1)

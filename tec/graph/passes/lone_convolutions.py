@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ...choices.layouts import Convolution, is_pointwise
+from ...choices.layouts import Convolution, channel_block, is_pointwise
 from ...choices.operator_price import MARGIN, operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
 from ...ops.registry import Attrs, TensorType
@@ -91,8 +91,10 @@ def _others(node: Node, target: Target, usual: Convolution | None) -> Iterator[C
         yield replace(usual, y=_flat_pixels(x.ndim))
     has_runs = target.machine.priced_by_model and _is_product(node)
     if node.attrs["groups"] == 1 and not node.attrs.get("fill") and not has_runs:
-        # First: of equal price its weights need no division.
-        yield Convolution(plain(x.ndim), Layout(f"O(I{space(x.ndim)})"), _flat_pixels(x.ndim))
+        # First: of equal price their weights need no division, and windows less of it where a piece along the sum is channels of one place.
+        block = channel_block(target, node.inputs[1].type, x.dtype)
+        for b in (block, 0) if block else (0,):
+            yield Convolution(plain(x.ndim), Layout(f"O(I{space(x.ndim)})"), _flat_pixels(x.ndim), block=b)
     yield None
 
 
@@ -112,14 +114,14 @@ def _seconds(
         return operator_seconds("conv", [x, w], node.attrs, target, unpriced)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))
     groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged
-    own_in += -own_in % way.fill
+    own_in += -own_in % (way.block or way.fill)
     sizes, filled = filled_channels(sizes, way.fill, groups)
     source = TensorType(x.dtype, way.x.shape(sizes))
     weights = dict(zip("OI" + space(x.ndim), (w.shape[0], own_in, *w.shape[2:])))
     attrs: Attrs = {
         **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(w.shape[2:]),
         "layouts": (way.x, way.weights, way.y), **({"space": (x.shape[0], *x.shape[2:])} if way.x.is_flat else {}),
-        **{k: node.attrs[k] for k in ("fill", "out_dtype") if node.attrs.get(k)},
+        **{k: node.attrs[k] for k in ("fill", "out_dtype") if node.attrs.get(k)}, **({"block": way.block} if way.block else {}),
     }  # fmt: skip
     out = dict(zip("NC" + space(y.ndim), y.shape))
     made = TensorType(y.dtype, way.y.shape(out))

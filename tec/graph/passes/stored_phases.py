@@ -3,7 +3,7 @@
     conv  ->  reshape  ->  transpose  ->  reshape  ->  slice        becomes        conv_phases
 
 Transposed convolutions are written so by phases (`graph.builders.conv`), and so are pixel shuffles. The copies between read and write all results, two or three times. On machines whose prices
-tell both (`choices.operator_price`), where they say that it pays: a phase is a product of its own, which gathers its windows again.
+tell both (`choices.operator_price`), where they say that it pays: phases are rows of one product, or each is one of its own, which gathers its windows again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...choices.layouts import filled_multiple
+from ...choices.layouts import channel_block, filled_multiple
 from ...choices.operator_price import MARGIN, operator_seconds
+from ...choices.rules import figures
 from ...ops.layouts import Layout, plain, space
 from ...ops.registry import Attrs, TensorType
 from ...ops.transform_layout import filled_channels
@@ -54,7 +55,7 @@ def stored_phases(graph: Graph, target: Target) -> Graph:
     if not chains:
         return graph
     # What stood behind a convolution would else tell other passes how its image lies.
-    return dead_code(rebuild(graph, lambda b, n: n in chains and _put(b, chains[n])))
+    return dead_code(rebuild(graph, lambda b, n: n in chains and _put(b, chains[n], target)))
 
 
 def _is_open(node: Node) -> bool:
@@ -149,25 +150,39 @@ def _weights(c: _Chain) -> Any:
     return np.moveaxis(parts, 0, nd)
 
 
-def _put(b: Rebuild, c: _Chain) -> bool:
+def _put(b: Rebuild, c: _Chain, target: Target) -> bool:
     x, w = c.conv.inputs
-    data = _weights(c)
+    data, attrs = _weights(c), _best(c, target)[0]
+    if attrs.get("block"):
+        nd = len(c.factors)
+        data = data.reshape(*data.shape[: nd + 1], -1, attrs["block"], math.prod(data.shape[nd + 2 :]))
+        data = np.moveaxis(data, -2, -1)
     weights = b.new.constant(
         np.ascontiguousarray(data.reshape(*c.factors, data.shape[len(c.factors)], -1)), w.name, w.dtype
     )
     out = c.last.outputs[0]
-    (b.map[out],) = b.new.add("conv_phases", [b.value(x), weights], _attrs(c), out.name, c.conv.origin)
+    (b.map[out],) = b.new.add("conv_phases", [b.value(x), weights], attrs, out.name, c.conv.origin)
     return True
 
 
 def _pays(c: _Chain, target: Target, is_alone: bool) -> bool:
     """Whether one operator should take less time than a convolution and the copies behind it."""
-    x, w = (v.type for v in c.conv.inputs)
-    out = c.last.outputs[0].type
-    weights = TensorType(w.dtype, (*c.factors, out.shape[1], math.prod(w.shape[1:])))
-    one = min(_seconds(x, weights, _attrs(c), target), pixels_seconds(x, weights, _attrs(c), target))
+    one = _best(c, target)[1]
     copies = sum(operator_seconds(n.op, [v.type for v in n.inputs], n.attrs, target) for n in c.copies)
     return one < least_seconds(c.conv, target, is_alone) + copies
+
+
+def _best(c: _Chain, target: Target) -> tuple[Attrs, float]:
+    """How phases are computed, as a batch or as rows of one product, and what that should take: the attributes, and seconds."""
+    x, w = (v.type for v in c.conv.inputs)
+    weights = TensorType(w.dtype, (*c.factors, c.last.outputs[0].shape[1], math.prod(w.shape[1:])))
+    usual = _attrs(c)
+    block = channel_block(target, w, x.dtype)
+    if block and x.shape[1] % block == 0:
+        usual["block"] = block
+    ways = [(usual, figures.of("conv phases", target)["batched"]), ({**usual, "together": True}, 1.0)]
+    priced = [(a, n * min(_seconds(x, weights, a, target), pixels_seconds(x, weights, a, target))) for a, n in ways]
+    return min(priced, key=lambda p: p[1])
 
 
 def pixels(rank: int) -> Layout:
@@ -177,7 +192,11 @@ def pixels(rank: int) -> Layout:
 
 def by_pixels(x: TensorType, attrs: Attrs) -> Attrs:
     """The attributes where the image lies as pixels by channels."""
-    return {**attrs, "layouts": (pixels(x.ndim),), "space": (x.shape[0], *x.shape[2:])}
+    return {
+        **{k: v for k, v in attrs.items() if k != "block"},
+        "layouts": (pixels(x.ndim),),
+        "space": (x.shape[0], *x.shape[2:]),
+    }
 
 
 def are_better_by_pixels(node: Node, target: Target) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExprError, TecError
 from ...ir import build as B
-from ...ir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, IterKind, IterVar, Mul, Var
+from ...ir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, IterKind, IterVar, Mul, Sub, Var
 from ...records import dataclass
 from ...te.build import AXIS_SEPARATOR
 from ...te.operation import ComputeOp, PlaceholderOp
@@ -50,11 +50,12 @@ class TransformLayout(Primitive[list[IterVar]]):
                 stage, f"{what} takes a function of the indices, not {mapping!r}", mark=stage,
                 hint="lambda n, c: [n, c // 4, c % 4]",
             )  # fmt: skip
-        digits = _digits_of(stage, mapping)
+        digits, first = _digits_of(stage, mapping, self.within is not None)
         if isinstance(stage.op, ComputeOp) and not self.keep_loops:
             _loops(stage, digits)
         if self.within is not None:
-            self._check_within(_extents(digits, stage.op.output(0).shape))
+            extents = _extents(digits, stage.op.output(0).shape)
+            self._check_within([B.add(n, k) if k else n for n, k in zip(extents, first)])
 
     def _check_within(self, extents: Sequence[Expr]) -> None:
         stage, within = self.stage, self.within
@@ -72,7 +73,7 @@ class TransformLayout(Primitive[list[IterVar]]):
 
     def apply(self, sch: Schedule) -> list[IterVar]:
         stage, mapping = self.stage, self.mapping
-        digits = _digits_of(stage, mapping)
+        digits, first = _digits_of(stage, mapping, self.within is not None)
         shape = stage.op.output(0).shape
         loops: list[IterVar] = []
         if isinstance(stage.op, ComputeOp) and not self.keep_loops:
@@ -84,8 +85,9 @@ class TransformLayout(Primitive[list[IterVar]]):
         separators = separators_of(mapping, [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)])
         extents = tuple(_extents(digits, shape))
         sizes = extents if self.within is None else tuple([B.const(n) for n in self.within])
-        cut = tuple([k for k, n in enumerate(self.within or ()) if not B.is_const(extents[k], n)])
-        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), sizes, separators, cut)
+        cut = tuple([k for k, n in enumerate(self.within or ()) if not B.is_const(B.add(extents[k], first[k]), n)])
+        before = tuple([k for k, n in enumerate(first) if n < 0])
+        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), sizes, separators, cut, before)
         return loops
 
 
@@ -167,17 +169,27 @@ class _Digit:
     weight: int = 1
 
 
-def _digits_of(stage: Stage, mapping: Callable[..., Any]) -> list[list[_Digit]]:
-    """The digits of each index of the new layout; each element has a place of its own."""
+def _digits_of(stage: Stage, mapping: Callable[..., Any], is_cut: bool) -> tuple[list[list[_Digit]], list[int]]:
+    """The digits of each index of the new layout, and what the index of the first element is, 0 or below it where places are cut; each element has a place of its own."""
     shape = stage.op.output(0).shape
     indices = [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)]
-    outs = _apply(stage, mapping, indices)
+    parts = [_moved_back(e) if is_cut else (e, 0) for e in _apply(stage, mapping, indices)]
+    outs, first = [e for e, _ in parts], [n for _, n in parts]
     digits = [[d for d in _digits(stage, e, indices) if not _is_zero(d, shape)] for e in outs]
     for d in (d for group in digits for d in group):
         if d.mod and B.is_const(shape[d.axis], d.div * d.mod):
             d.mod = 0  # the remainder of all that there is
     _check_cover(stage, digits, len(indices), outs)
-    return digits
+    return digits, first
+
+
+def _moved_back(e: Expr) -> tuple[Expr, int]:
+    """An index without the constant that is taken off it, and that, 0 or below."""
+    if isinstance(e, Sub) and isinstance(e.b, IntImm) and e.b.value > 0:
+        return e.a, -e.b.value
+    if isinstance(e, Add) and isinstance(e.b, IntImm) and e.b.value < 0:
+        return e.a, e.b.value
+    return e, 0
 
 
 def _digits(stage: Stage, e: Expr, indices: list[Var]) -> list[_Digit]:

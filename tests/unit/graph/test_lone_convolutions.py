@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import tec
+from tec.choices.layouts import Convolution
 from tec.graph import Graph, run_graph
+from tec.graph.graph import Node
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import wanted
 from tec.graph.passes.lone_convolutions import Lone, lone_convolution
-from tec.ops.layouts import Layout, plain
+from tec.ops.layouts import Layout, plain, space
 from tests import seeds
 from tests.thinned import thinned_rows
 
@@ -75,6 +77,40 @@ def test_results_of_pixels_are_stored_plain(mcpu: str, dtype: str, monkeypatch: 
     x = {"x": np.random.default_rng(1).standard_normal((2, 9, 7, 11)).astype(dtype)}
     got = net.run(x, device=tec.rocm_emu(mcpu, check="all"))[0]
     np.testing.assert_allclose(got, run_graph(g, x)[0], rtol=0.02, atol=0.02)
+
+
+def in_blocks(node: Node, block: int) -> Convolution:
+    """A plain image by weights that have some channels of each place of the window together."""
+    rank = node.inputs[0].ndim
+    axes = space(rank)
+    return Convolution(plain(rank), Layout(f"O(I{axes})"), Layout(f"NC({axes})"), block=block)
+
+
+def test_channels_of_a_place_follow_each_other_where_addresses_take_long() -> None:
+    """64 channels by places of 3 x 3 x 3: eight terms of a sum are neighbouring channels, whose place is found once."""
+    g = convolution((4, 48, 12, 12, 12), 56, 3, dtype="float16")
+    found = lone_convolution(g, tec.Target("rocm -mcpu=gfx1100"))
+    assert found is not None and found.convolution == in_blocks(found.node, 16)
+
+
+@thinned_rows(2, ("mcpu", "dtype", "shape", "block"), [
+    ("gfx942", "float16", (2, 16, 7, 11), 8), ("gfx1100", "float16", (1, 21, 3, 5, 6), 8), ("gfx1201", "float32", (2, 11, 7, 9), 4), ("gfx1030", "float16", (1, 32, 9, 8), 16),
+    ("gfx90a", "float32", (1, 8, 4, 5, 3), 8),
+])  # fmt: skip
+def test_blocks_of_channels_are_right(mcpu: str, dtype: str, shape: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Also where channels are no whole blocks: the image lies as it is, and what fills up is asked for nowhere."""
+    g = convolution(shape, 21, 3, dtype=dtype)
+
+    def found_so(graph: Graph, target: tec.Target) -> Lone:
+        node = next(n for n in graph.nodes if n.op == "conv")
+        return Lone(node, in_blocks(node, block))
+
+    monkeypatch.setattr("tec.graph.passes.layout.lone_convolution", found_so)
+    net = tec.compile(g, tec.Target(f"rocm -mcpu={mcpu}"), cache=False)
+    assert [names[0] for names in net.report.functions.values()] == ["conv"]
+    x = {"x": np.random.default_rng(1).standard_normal(shape).astype(dtype)}
+    got = net.run(x, device=tec.rocm_emu(mcpu, check="all"))[0]
+    np.testing.assert_allclose(got, run_graph(g, x)[0], rtol=0.02, atol=0.03)
 
 
 @pytest.mark.parametrize("target", ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942"])

@@ -361,6 +361,23 @@ def test_a_layout_is_cut(factor, within):
     np.testing.assert_array_equal(c, want[: within[0], : within[1]])
 
 
+@pytest.mark.parametrize("factor", [4, 5])
+def test_a_layout_is_cut_in_front(factor):
+    """What lies before 0, since the map takes a constant off, is not stored either."""
+    A = te.placeholder((8, 3), name="A")
+    C = te.compute((8, 3), lambda i, j: A[i, j] + 1, name="C")
+    s = create_schedule(C)
+    s[C].split(C.op.axis[0], factor=factor)
+    s[C].transform_layout(lambda i, j: [i // 4, j * 4 + i % 4 - 3], keep_loops=True, within=[2, 7])
+    func = to_loops(s, [A, C])
+    from tec.ir.interp import run
+
+    a, c = np.arange(24, dtype="float32").reshape(8, 3), np.zeros((2, 7), "float32")
+    run(func, [a, c], check=True)
+    want = (a + 1).reshape(2, 4, 3).transpose(0, 2, 1).reshape(2, 12)
+    np.testing.assert_array_equal(c, want[:, 3:10])
+
+
 def test_layout_of_parameters():
     A = te.placeholder((6, 8), name="A")
     C = te.compute((6, 8), lambda i, j: A[i, j] + 1, name="C")

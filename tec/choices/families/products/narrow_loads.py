@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .tilings import Shape, Tiling
 
 PIECE_BYTES = 16  # the widest access of a thread
+_UNDER_WAY = 63  # loads of a wavefront that its counter (vmcnt) tells apart
 
 
 def _sides(t: Tiling) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -43,6 +44,12 @@ def _is_gathered(t: Tiling, shape: Shape, side: int, target: Target) -> bool:
     return single and gathers(t, (t.m, t.n)[side], shape.bytes, target)
 
 
+def _is_of_taps(shape: Shape, side: int) -> bool:
+    """Whether the elements of each piece along the sum are channels of one place of the window: where that is, and whether it is in the image, is found once for all of them."""
+    tap = shape.taps[side]
+    return not shape.along_k[side] and tap > 1 and tap % (PIECE_BYTES // shape.bytes) == 0
+
+
 def singles(t: Tiling, shape: Shape, target: Target, known: Figures) -> float:
     """Bytes of shared memory's rate, of a step, that operands take which wavefronts read element by element, beyond what they take in pieces."""
     more = max(0.0, known["single_bytes"] - shape.bytes)
@@ -50,6 +57,16 @@ def singles(t: Tiling, shape: Shape, target: Target, known: Figures) -> float:
     return float(
         sum(rows * t.k * waves * more for side, (rows, waves) in sides if not _comes_along_k(t, shape, side, target))
     )
+
+
+def waits(t: Tiling, shape: Shape, target: Target) -> float:
+    """Times memory's latency that a step's loads take: a wavefront has no more of them under way than its counter tells apart, and those that are gathered are many."""
+    threads = t.waves * target.wavefront_size
+    each = [
+        rows * t.step / threads / (1 if _is_gathered(t, shape, side, target) else PIECE_BYTES // shape.bytes)
+        for side, (rows, _) in enumerate(_sides(t))
+    ]
+    return max(1.0, sum(each) * t.prefetch_distance / _UNDER_WAY)
 
 
 def brought(t: Tiling, shape: Shape, target: Target, known: Figures) -> tuple[float, float, float]:
@@ -71,12 +88,14 @@ def brought(t: Tiling, shape: Shape, target: Target, known: Figures) -> tuple[fl
             asked += rows * t.step * max(0.0, PIECE_BYTES / run * a_line - shape.bytes)
         else:
             continue
+        if _is_of_taps(shape, side):
+            load = "tap_load"
         own = (
             elements
             * (known[load] if load == "narrow_load" else known.along(load, shape.sides[side]))
             / (chip.simds * chip.simd_lanes)
         )
-        clocks, first = clocks + own, first + 0.5 * own * (load == "gathered_load")
+        clocks, first = clocks + own, first + 0.5 * own * _is_gathered(t, shape, side, target)
     return asked, clocks, first
 
 
