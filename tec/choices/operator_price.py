@@ -37,6 +37,11 @@ def taps_margin(target: Target, is_gathered: bool) -> float:
     return known["gathered_margin"] if is_gathered else known["margin"]
 
 
+def phases_margin(target: Target) -> float:
+    """Times the price of phases of a convolution as a batch of products, which leaves out that several work-groups write parts of each line."""
+    return figures.of("conv phases", target)["batched"]
+
+
 def separate_sums_known(target: Target) -> tuple[float, float] | None:
     """Of sums over axes around others: what two steps may cost of the price of one, and how many runs of the last axes' elements a line has at least; None where nothing was measured."""
     known = figures.of("separate sums", target)
@@ -55,4 +60,4 @@ def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs)
     return turned < MARGIN * operator_seconds("matmul", [a, b], attrs, target)
 
 
-__all__ = ["MARGIN", "is_better_turned", "operator_seconds", "separate_sums_known", "taps_margin"]
+__all__ = ["MARGIN", "is_better_turned", "operator_seconds", "phases_margin", "separate_sums_known", "taps_margin"]

@@ -54,7 +54,8 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     made: Convolution | None = usual
     for other in _others(node, target, usual):
         cost = _seconds(node, other, target, gathers)
-        if cost < least:
+        # Blocks of channels are filled up, which prices tell better than what finding places takes.
+        if cost < least * (MARGIN if made is not None and made.block else 1.0):
             made, least = other, cost
     return Lone(node, made)
 

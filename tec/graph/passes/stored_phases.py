@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...choices.layouts import channel_block, filled_multiple
-from ...choices.operator_price import MARGIN, operator_seconds
-from ...choices.rules import figures
+from ...choices.operator_price import MARGIN, operator_seconds, phases_margin
 from ...ops.layouts import Layout, plain, space
 from ...ops.registry import Attrs, TensorType
 from ...ops.transform_layout import filled_channels
@@ -180,7 +179,7 @@ def _best(c: _Chain, target: Target) -> tuple[Attrs, float]:
     block = channel_block(target, w, x.dtype)
     if block and x.shape[1] % block == 0:
         usual["block"] = block
-    ways = [(usual, figures.of("conv phases", target)["batched"]), ({**usual, "together": True}, 1.0)]
+    ways = [(usual, phases_margin(target)), ({**usual, "together": True}, 1.0)]
     priced = [(a, n * min(_seconds(x, weights, a, target), pixels_seconds(x, weights, a, target))) for a, n in ways]
     return min(priced, key=lambda p: p[1])
 

@@ -87,10 +87,10 @@ def in_blocks(node: Node, block: int) -> Convolution:
 
 
 def test_channels_of_a_place_follow_each_other_where_addresses_take_long() -> None:
-    """64 channels by places of 3 x 3 x 3: eight terms of a sum are neighbouring channels, whose place is found once."""
-    g = convolution((4, 48, 12, 12, 12), 56, 3, dtype="float16")
+    """88 channels by places of 3 x 3: eight terms of a sum are neighbouring channels, whose place is found once."""
+    g = convolution((2, 88, 60, 60), 100, 3, dtype="float16")
     found = lone_convolution(g, tec.Target("rocm -mcpu=gfx1100"))
-    assert found is not None and found.convolution == in_blocks(found.node, 16)
+    assert found is not None and found.convolution == in_blocks(found.node, 8)
 
 
 @thinned_rows(2, ("mcpu", "dtype", "shape", "block"), [
