@@ -36,6 +36,11 @@ _RUN = re.compile(r"RUN:.*llvm-mc\b(?P<words>.*?)\|.*FileCheck(?P<checks>.*)")
 _PREFIXES = re.compile(r"-check-prefix(?:es)?[= ]([\w,-]+)")
 # Beside the opcodes: counters of streams in GDS; images of several samples, and with a word that says which of their texels are there.
 _GRAPHICS = re.compile(rf"{GRAPHICS}|.* gds$|.* gds |image_.*(MSAA| tfe| lwe)")
+# What no manual gives a meaning: of CDNA's matrix instructions broadcasts of more blocks than there are (CBSZ, ABID), of sparse ones index sets beyond the register's, and rearranged lanes of B
+# (BLGP) where the elements are not 32 bits; scales without a product behind them; bytes and halves of packed operands (SDWA); signs of packed operands where DPP reads them; fields of hardware registers without a name.
+_MEANINGLESS = re.compile(
+    r"cbsz:\d+ abid:\d+ |blgp:\d+ on|modifier src\d_sel|on a packed operand|s_[gs]etreg 0x|v_mfma_ld_scale"
+)
 _CHECK = re.compile(r"^\s*(?://|#|;)\s*([\w-]+?)(?:-NEXT)?:\s*(.*?)\s*(?://|;)\s*encoding: \[([^\]]*)\]")
 
 
@@ -188,12 +193,16 @@ def main() -> int:
     parser.add_argument("--chip", action="append", choices=sorted(CHIPS))
     parser.add_argument("--names", action="store_true", help="print what fails, by opcode and reason")
     args = parser.parse_args()
-    print("| chip | instructions | graphics | others decoded | others executed |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| chip | instructions | graphics | others decoded | without a meaning | the rest executed |\n| --- | --- | --- | --- | --- | --- |"
+    )
     for chip in args.chip or CHIPS:
         found = list(judged(args.folder, chip))
         rest = [v for v in found if not _GRAPHICS.match(v.line.text)]
         n, d, e = len(rest), sum(v.decoded for v in rest), sum(v.executed for v in rest)
-        print(f"| {chip} | {len(found)} | {len(found) - n} | {d} ({d / n:.2%}) | {e} ({e / n:.2%}) |", flush=True)
+        idle = sum(v.decoded and not v.executed and bool(_MEANINGLESS.search(v.why)) for v in rest)
+        cells = chip, len(found), len(found) - n, f"{d} ({d / n:.2%})", idle, f"{e} ({e / (n - idle):.2%})"
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
         if args.names:
             failed: dict[tuple[bool, str], Counter[str]] = defaultdict(Counter)
             for v in rest:

@@ -55,7 +55,7 @@ FAULTS = {
     22: "a call or return to a place that is no function's",
     25: "lanes of one wave at different barriers",
     26: "LDS access across arrays",
-    27: "missing wait: LDS is read while what a load brings there may still be on its way",
+    27: "missing wait: LDS is read or overwritten while what a load brings there may still be on its way",
     24: "a barrier of the whole grid in a launch that is not cooperative",
     40: "an image whose elements are not in rows (swizzle mode 0 is modelled)", 41: "an image with levels (one level is modelled)",
     42: "a sampler that is not modelled (anisotropic; a border colour out of a table; one filter for larger and another for smaller, where no level is given)",

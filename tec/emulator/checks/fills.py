@@ -2,7 +2,7 @@
 
 A pipelined kernel fills one stage of LDS while it reads another, and waits for all loads but the last so many. Which bytes a load fills is known when it runs. So each
 dword of LDS keeps a mark: the wave that filled it, and the load's number among the operations of its counter, which return in order. A wave keeps how
-many it has issued, and how many of them its waits have covered. A read is in order if the load is covered: by this wave's waits so far, or by those that another wave had made when
+many it has issued, and how many of them its waits have covered. A read or a store is in order if the load is covered: by this wave's waits so far, or by those that another wave had made when
 it came to the last barrier that both have passed.
 """
 

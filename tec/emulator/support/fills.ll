@@ -34,7 +34,7 @@ done:
 }
 
 ;;; filled
-; A read of LDS: what filled a dword must have been waited for by its wave; by another than this one before the last barrier that both passed.
+; A read of LDS, or a store to it: what filled a dword must have been waited for by its wave; by another than this one before the last barrier that both passed.
 define i32 @tec_filled_$w(<$w x i32> %addr, i$w %m, ptr %ctx, ptr %st, i32 %bytes, i32 %site) noinline {
 entry:
   %fq = getelementptr i8, ptr %ctx, i64 $CTX.fills

@@ -8,6 +8,7 @@ from ...target import CHIPS
 from ...target.lds import lds_phase
 from ..checks.fills import issues, may_stay_out
 from ..checks.order import Synchronization
+from ..checks.waits import fills_lds
 from ..context import CTX, STATE_COVERED, STATE_ISSUED, STATE_WORKED
 from ..decode.inst import Inst, KernelText
 from ..support.trace import KINDS
@@ -43,7 +44,7 @@ class Accesses(Wave):
         checks = self.options.checks
         if "race" in checks and space in ("global", "lds") and kind != 1:
             self._race(space, kind, nbytes, address, mask)
-        if self.fill_counter and space == "lds" and kind != 1:
+        if self.fill_counter and space == "lds" and not (kind == 1 and self.inst is not None and fills_lds(self.inst)):
             self._filled(nbytes, address, mask)
         if "screen" in checks and kind != 1:
             self._screen("ld", space, nbytes, address, mask)

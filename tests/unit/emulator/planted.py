@@ -264,6 +264,32 @@ MEMORY = [
     Bug("buffer_range_larger_than_the_array", "out of bounds", "s_mov_b64 s[12:13], s[6:7]\ns_mov_b32 s14, 0x2000\ns_mov_b32 s15, 0x20000\nv_add_u32_e32 v4, 0x1000, v1\nbuffer_store_dword v0, v4, s[12:15], 0 offen ; BUG"),
 ]  # fmt: skip
 
+# Loads straight into LDS, lanes that are off, and what else goes wrong in kernels with several stages.
+STAGES = [
+    Bug("m0_beyond_lds_at_a_load_into_it", "LDS access out of bounds", f"s_movk_i32 m0, 0x380\ns_nop 0\nglobal_load_lds_dword v1, s[4:5] ; BUG\n{WAIT}{_LEFT}", block=64),
+    Bug("next_stage_fills_what_another_wave_reads", "race", f"{_FILL}s_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v3, v4 ; BUG\n{WAIT}global_load_lds_dword v1, s[4:5] offset:64\n{WAIT}{_STORE}", check="race"),
+    Bug("consumer_reads_what_a_producer_wave_loads", "race|missing wait", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lread\ns_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\n{WAIT}s_endpgm\n.Lread:\nv_and_b32_e32 v4, 63, v0\nv_lshlrev_b32_e32 v4, 2, v4\nds_read_b32 v3, v4 ; BUG\n{WAIT}{_STORE}"),
+    Bug("dpp_leaves_lanes_that_have_no_source", "uninitialized value stored", "v_mov_b32_e32 v3, v0\ns_nop 1\nv_mov_b32_dpp v4, v3 row_shr:1 row_mask:0xf bank_mask:0xf\nglobal_store_dword v1, v4, s[6:7] ; BUG", block=64),
+    Bug("one_lane_written_all_stored", "uninitialized value stored", "s_mov_b32 s12, 7\nv_writelane_b32 v4, s12, 3\nglobal_store_dword v1, v4, s[6:7] ; BUG", block=64),
+    Bug("waves_exchange_through_global_memory_without_a_barrier", "race", f"{_OTHER}global_store_dword v1, v0, s[6:7] ; BUG\n{WAIT}global_load_dword v3, v4, s[6:7]\n{WAIT}v_add_u32_e32 v3, 1, v3\n", check="race"),
+    Bug("kernel_argument_past_the_segment", "out of bounds", f"s_load_dword s12, s[0:1], 0x1000 ; BUG\n{WAIT}{_LEFT}"),
+    Bug("lds_atomic_off_its_alignment", "misaligned LDS", f"{_COUNT}ds_write_b32 v1, v0\n{WAIT}v_add_u32_e32 v4, 2, v1\nds_add_u32 v4, v6 ; BUG\n{WAIT}", block=2, check="align"),
+    Bug("buffer_toggle_wraps_into_the_stage_that_is_read", "race", f"{_OTHER}s_mov_b32 s12, 3\ns_mov_b32 s13, 0\n.Lloop:\nv_add_u32_e32 v5, s13, v1\nv_add_u32_e32 v6, s13, v4\nds_write_b32 v5, v0\n{WAIT}s_barrier\nds_read_b32 v3, v6 ; BUG\n{WAIT}s_xor_b32 s13, s13, 0\ns_sub_u32 s12, s12, 1\ns_cmp_lg_u32 s12, 0\ns_cbranch_scc1 .Lloop\n{_STORE}", check="race"),
+    Bug("lanes_that_were_off_are_stored", "uninitialized", "v_cmp_gt_u32_e32 vcc, 40, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v3, v0\ns_mov_b64 exec, s[10:11]\nv_mov_b32_e32 v5, v1\ns_nop 4\nglobal_store_dword v1, v3, s[6:7] ; BUG", block=64),
+    Bug("bpermute_of_a_lane_never_written", "uninitialized", f"v_cmp_gt_u32_e32 vcc, 40, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v3, v0\ns_mov_b64 exec, s[10:11]\nv_mov_b32_e32 v5, 0xfc\nds_bpermute_b32 v4, v5, v3\n{WAIT}global_store_dword v1, v4, s[6:7] ; BUG", block=64),
+    Bug("scratch_never_written", "uninitialized|scratch access out", f"scratch_load_dword v3, off, off ; BUG\n{WAIT}global_store_dword v1, v3, s[6:7]", block=64),
+    Bug("async_pipeline_waits_for_one_too_few", "missing wait: LDS is read", f"global_load_async_to_lds_b32 v1, v1, s[4:5]\nv_add_nc_u32_e32 v4, 0x100, v1\nglobal_load_async_to_lds_b32 v4, v1, s[4:5]\ns_wait_asynccnt 0x2\nds_load_b32 v3, v1 ; BUG\ns_wait_dscnt 0x0\n{_STORE11}", "gfx1250", block=32),
+    Bug("a_store_behind_the_load_counts_too", "missing wait: LDS is read", f"s_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\nglobal_store_dword v1, v0, s[6:7]\ns_waitcnt vmcnt(2)\nds_read_b32 v3, v1 ; BUG\n{WAIT}{_STORE}", block=64),
+    Bug("wait_on_the_other_side_of_a_branch", "missing wait: LDS is read", f"{_STAGE.format(stage=0)}s_waitcnt vmcnt(0)\n{_STAGE.format(stage=1)}s_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .Lon\ns_waitcnt vmcnt(0)\n.Lon:\nds_read_b32 v3, v1 offset:256 ; BUG\n{WAIT}{_STORE}", block=64),
+    Bug("lds_store_overwrites_a_fill_on_its_way", "missing wait|race", f"{_STAGE.format(stage=0)}ds_write_b32 v1, v0 ; BUG\n{WAIT}ds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
+    Bug("matrix_b_operand_still_loading", "missing wait", f"{_ZERO}global_load_dwordx2 v[6:7], v1, s[4:5]\ns_nop 1\nv_mfma_f32_16x16x16_f16 v[16:19], v[4:5], v[6:7], v[16:19] ; BUG\n{WAIT}{_LEFT}", block=64),
+    Bug("accumulator_read_by_a_store_too_early", "hazard: a16", f"{_ZERO}v_accvgpr_write_b32 a16, 0\nv_accvgpr_write_b32 a17, 0\nv_accvgpr_write_b32 a18, 0\nv_accvgpr_write_b32 a19, 0\ns_nop 1\nv_mfma_f32_16x16x16_f16 a[16:19], v[4:5], v[6:7], a[16:19]\nglobal_store_dword v1, a16, s[6:7] ; BUG\n{_LEFT}", block=64),
+    Bug("atomic_at_a_number_that_is_no_address", "out of bounds|null", f"{_COUNT}v_mov_b32_e32 v4, 16\nv_mov_b32_e32 v5, 0\nglobal_atomic_add v[4:5], v6, off ; BUG\n{WAIT}", block=1),
+    Bug("vcc_never_written_chooses", "uninitialized", "v_cndmask_b32_e32 v3, v0, v1, vcc\nglobal_store_dword v1, v3, s[6:7] ; BUG"),
+    Bug("barrier_in_a_loop_whose_count_differs", "barrier|ended without", f"{_WAVE}s_cmp_eq_u32 s12, 0\ns_cselect_b32 s13, 2, 3\n.Lloop:\nds_write_b32 v1, v0\n{WAIT}s_barrier ; BUG\ns_sub_u32 s13, s13, 1\ns_cmp_lg_u32 s13, 0\ns_cbranch_scc1 .Lloop"),
+    Bug("waves_store_to_the_same_pairs", "race", "v_lshlrev_b32_e32 v4, 3, v0\nv_and_b32_e32 v4, 0x1f8, v4\nv_mov_b32_e32 v5, v0\nv_mov_b32_e32 v6, v0\nv_mov_b32_e32 v7, v0\nglobal_store_dwordx2 v4, v[6:7], s[6:7] ; BUG", check="race"),
+]  # fmt: skip
+
 PROGRESS = [
     # Work-group 0 waits until work-group 1 has set p[4].
     Bug("waits_for_a_later_group", "no forward progress", "v_mov_b32_e32 v6, 1\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .Lset\n.Lwait:\nglobal_load_dword v3, v2, s[4:5] offset:16 sc1 ; BUG\ns_waitcnt vmcnt(0)\nv_readfirstlane_b32 s12, v3\ns_cmp_lg_u32 s12, 1\ns_cbranch_scc1 .Lwait\ns_endpgm\n.Lset:\nglobal_store_dword v2, v6, s[4:5] offset:16 sc1", grid=2, block=1),
@@ -281,6 +307,13 @@ _LOCK = (
 
 # Right kernels that a checker may well hold for wrong.
 RIGHT = [
+    Bug("consumer_behind_the_barrier_of_its_producer", "", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lread\ns_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\n{WAIT}.Lread:\ns_barrier\nv_and_b32_e32 v4, 63, v0\nv_lshlrev_b32_e32 v4, 2, v4\nds_read_b32 v3, v4\n{WAIT}{_STORE}"),
+    Bug("dpp_writes_zeros_where_there_is_no_source", "", "v_mov_b32_e32 v3, v0\ns_nop 1\nv_mov_b32_dpp v4, v3 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1\nglobal_store_dword v1, v4, s[6:7]", block=64),
+    Bug("waves_exchange_through_global_memory_at_a_barrier", "", f"{_OTHER}global_store_dword v1, v0, s[6:7]\n{WAIT}s_barrier\nglobal_load_dword v3, v4, s[6:7]\n{WAIT}", check="race"),
+    Bug("async_pipeline_waits_for_all_but_the_last", "", f"global_load_async_to_lds_b32 v1, v1, s[4:5]\nv_add_nc_u32_e32 v4, 0x100, v1\nglobal_load_async_to_lds_b32 v4, v1, s[4:5]\ns_wait_asynccnt 0x1\nds_load_b32 v3, v1\ns_wait_dscnt 0x0\n{_STORE11}", "gfx1250", block=32),
+    Bug("a_store_behind_the_load_may_stay_on_its_way", "", f"s_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\nglobal_store_dword v1, v0, s[6:7]\ns_waitcnt vmcnt(1)\nds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
+    Bug("lds_store_behind_the_wait_for_a_fill", "", f"{_STAGE.format(stage=0)}{WAIT}ds_write_b32 v1, v0\n{WAIT}ds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
+    Bug("two_fills_of_one_place_return_in_order", "", f"{_STAGE.format(stage=0)}{_STAGE.format(stage=0)}{WAIT}ds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
     Bug("a_pipeline_waits_for_all_but_the_stage_ahead", "", f"{_PIPELINE.format(left=1).replace('; BUG', '')}{_STAGE.format(stage=2)}s_waitcnt vmcnt(1)\nds_read_b32 v4, v1 offset:256\n{WAIT}v_add_u32_e32 v3, v3, v4\n{_STORE}", block=64),
     Bug("each_wave_waits_before_the_barrier", "", f"{_FILL}s_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v3, v4\n{WAIT}s_barrier\nglobal_load_lds_dword v1, s[4:5]\ns_waitcnt vmcnt(0)\ns_barrier\nds_read_b32 v3, v4\n{WAIT}{_STORE}"),
     Bug("the_next_stage_is_on_its_way_while_one_is_read", "", f"s_mov_b32 m0, 0\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]\n{WAIT}s_movk_i32 m0, 0x200\ns_nop 0\nglobal_load_lds_dword v1, s[4:5] offset:256\nds_read_b32 v3, v1\n{WAIT}{_STORE}", block=64),
@@ -311,5 +344,5 @@ RIGHT = [
     Bug("counts_into_bins", "", "v_and_b32_e32 v4, 60, v1\nv_mov_b32_e32 v6, 1\nglobal_atomic_add v4, v6, s[6:7]", grid=20),
 ]  # fmt: skip
 
-BUGS = [*WAITS, *HAZARDS, *BARRIERS, *RACES, *MEMORY, *PROGRESS]
+BUGS = [*WAITS, *HAZARDS, *BARRIERS, *RACES, *MEMORY, *STAGES, *PROGRESS]
 assert len({b.name for b in BUGS}) == len(BUGS) >= 40 and all(re.compile(b.said) for b in BUGS)

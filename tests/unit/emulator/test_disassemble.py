@@ -217,3 +217,14 @@ def test_what_is_not_known_is_told() -> None:
     ):
         with pytest.raises(UnsupportedInstruction, match=match):
             decoder(chip, code, "k").next()
+
+
+@pytest.mark.parametrize("chip", ["gfx1151", "gfx1201", "gfx1250"])
+def test_scalar_multiply_adds_of_a_literal(chip: str) -> None:
+    """LLVM's compiler writes them, and its assembler takes no list of operands that the tables' tool tries."""
+    for data, line in (
+        ("010305a341312111", "s_fmamk_f32 s5, s1, 0x11213141, s3"),
+        ("010385a241312111", "s_fmaak_f32 s5, s1, s3, 0x11213141"),
+    ):
+        program = decoder(chip, bytes.fromhex(data))
+        assert program.next().text == line and program.at == 8
