@@ -6,20 +6,21 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tec.errors import ImportModelError, one_line
-from tec.lm.adapters import Adapter, LowRank, low_rank
+from tec.lm.adapters import Adapter, Experts, LowRank, low_rank
 from tec.lm.checkpoint import PackedTensor
 from tec.lm.formats import Format
 from tec.lm.remedies import FETCH_AGAIN
 
 from .safetensors import read
 from .settings import load
-from .weights import plain_name
+from .weights import expert_of, plain_name
 
 _NAME = re.compile(
     r"base_model\.model\.(.*?)\.(lora_A|lora_B|lora_embedding_A|lora_embedding_B|lora_magnitude_vector)(?:\.default)?(?:\.weight)?", re.DOTALL
@@ -67,9 +68,18 @@ def open_adapter(path: Path) -> Adapter:
                 f"{path} holds {one_line(entry.name)[:200]}, which is no part of a LoRA",
                 hint="an adapter that peft saved: save_pretrained of a model with LoRA",
             )
-    return Adapter(
-        {f"{stem}.weight": _low_rank(path, settings, stem, of) for stem, of in pairs.items()}, str(path), settings, replaced
-    )  # fmt: skip
+    deltas: dict[str, LowRank | Experts] = {}
+    experts: dict[str, dict[int, LowRank]] = {}
+    for stem, of in pairs.items():
+        made = _low_rank(path, settings, stem, of)
+        at = expert_of(f"{stem}.weight")
+        if at is None:
+            deltas[f"{stem}.weight"] = made
+        else:
+            experts.setdefault(at[0], {})[at[1]] = made
+    for n, parts in experts.items():
+        deltas[n] = Experts(parts)
+    return Adapter(deltas, str(path), settings, replaced, partial(_scale, settings))
 
 
 def _low_rank(path: Path, settings: Mapping[str, Any], stem: str, of: Mapping[str, PackedTensor]) -> LowRank:

@@ -315,16 +315,24 @@ def _columns(name: str, t: PackedTensor, every: slice) -> PackedTensor:
     return PackedTensor(name, (rows, count), t.format, t.raw if count == columns else take)
 
 
+def expert_of(name: str) -> tuple[str, int] | None:
+    """The name of the weight of all experts, and the number of one, for a name of one expert's; None for others."""
+    match = _EXPERT.fullmatch(name)
+    if match is None:
+        return None
+    part = _PARTS_OF_MIXTRAL.get(match[4], match[4])
+    at = "mlp" if match[2] == "block_sparse_moe" else match[2]
+    return f"{match[1]}.{at}.experts.{part}.weight", int(match[3])
+
+
 def _experts(found: dict[str, PackedTensor]) -> dict[str, PackedTensor]:
     """Experts that lie apart as one tensor of all. Raises ImportModelError where one is missing."""
     made: dict[str, PackedTensor] = {}
     groups: dict[str, dict[int, PackedTensor]] = {}
     for name, t in found.items():
-        match = _EXPERT.fullmatch(name)
-        if match is not None:
-            part = _PARTS_OF_MIXTRAL.get(match[4], match[4])
-            at = f"{match[1]}.{'mlp' if match[2] == 'block_sparse_moe' else match[2]}"
-            groups.setdefault(f"{at}.experts.{part}.weight", {})[int(match[3])] = t
+        at = expert_of(name)
+        if at is not None:
+            groups.setdefault(at[0], {})[at[1]] = t
         else:
             made[name.replace(".block_sparse_moe.gate.", ".mlp.gate.")] = t
     for name, experts in groups.items():

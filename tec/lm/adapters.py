@@ -7,7 +7,7 @@ merged = adapter.fitted(checkpoint).merged(checkpoint.tensors["model.layers.0.se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -39,6 +39,10 @@ class LowRank:
     def rank(self) -> int:
         return self.a.shape[0]
 
+    def shapes(self, of: Sequence[int]) -> list[tuple[int, ...]]:
+        """What the weight's shape must be. of: what it is."""
+        return [(self.b.shape[0], self.a.shape[1])]
+
     def dense(self) -> Any:
         """The term scale * b @ a as float32 [out, in], with rows in the order of halves, like
         `PackedTensor.dequantize`.
@@ -54,34 +58,55 @@ class LowRank:
         return whole
 
 
+@dataclass(frozen=True)
+class Experts:
+    """What an adapter adds to experts, by their numbers, that are one weight [experts, out, in]."""
+
+    parts: Mapping[int, LowRank]
+
+    def shapes(self, of: Sequence[int]) -> list[tuple[int, ...]]:
+        """What the weight's shape must be, for each part. of: what it is, which has as many experts at least."""
+        most = max(self.parts) + 1
+        return [(max(most, of[0] if of else 0), p.b.shape[0], p.a.shape[1]) for p in self.parts.values()]
+
+    def added_to(self, values: Any) -> Any:
+        """A weight, float32 [experts, out, in], with these."""
+        whole = np.array(values, np.float32)
+        for k, part in self.parts.items():
+            whole[k] = part.added_to(whole[k])
+        return whole
+
+
 @dataclass
 class Adapter:
     """The parts of an adapter by the names of the weights that they belong to, as checkpoints name them. replaced: tensors that it has in place of the
-    model's."""
+    model's. scale_of: the scale of a weight's pair by its name and rank, for names that only the model tells."""
 
-    deltas: Mapping[str, LowRank]
+    deltas: Mapping[str, LowRank | Experts]
     path: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     replaced: Mapping[str, PackedTensor] = field(default_factory=dict)
+    scale_of: Callable[[str, int], float] | None = None
 
     def fitted(self, checkpoint: Checkpoint) -> Adapter:
         """The adapter for a model. If its rows of q and k are permuted ("permuted" in its settings), they are marked
         with the number of heads of the model, so that `LowRank.dense` restores the order. Raises ImportModelError
         if the adapter belongs to another model: weights that do not exist, or other shapes.
         """
+        deltas: dict[str, LowRank | Experts] = {}
         for name, delta in self.deltas.items():
+            deltas |= self._of_all_experts(name, delta, checkpoint) if isinstance(delta, LowRank) else {name: delta}
+        for name, delta in deltas.items():
             weight = checkpoint.tensors.get(name)
             if weight is None:
                 raise ImportModelError(
                     f"the adapter {self.path} changes {one_line(name)}, which {checkpoint.path} does not have",
-                    hint="adapters of experts are not read: merge it with peft's merge_and_unload"
-                    if ".experts." in name
-                    else "it is of another model",
+                    hint="it is of another model",
                 )
-            shape = (delta.b.shape[0], delta.a.shape[1])
-            if weight.shape != shape:
+            wrong = next((s for s in delta.shapes(weight.shape) if s != weight.shape), None)
+            if wrong is not None:
                 raise ImportModelError(
-                    f"the adapter {self.path} adds {list(shape)} to {one_line(name)}, which is {list(weight.shape)}",
+                    f"the adapter {self.path} adds {list(wrong)} to {one_line(name)}, which is {list(weight.shape)}",
                     hint="it is of another model",
                 )
         for name, t in self.replaced.items():
@@ -100,13 +125,16 @@ class Adapter:
                     hint="it is of another model",
                 )
         if not self.settings.get("permuted"):
-            return self
+            return replace(self, deltas=deltas)
         heads = {
             "q_proj": checkpoint.config.get("num_attention_heads"),
             "k_proj": checkpoint.config.get("num_key_value_heads"),
         }
-        fitted = {}
-        for name, delta in self.deltas.items():
+        fitted: dict[str, LowRank | Experts] = {}
+        for name, delta in deltas.items():
+            if isinstance(delta, Experts):
+                fitted[name] = delta
+                continue
             count = heads.get(name.split(".")[-2], 0)
             if not isinstance(count, int) or (count and delta.b.shape[0] % (2 * count)):
                 raise ImportModelError(
@@ -115,6 +143,35 @@ class Adapter:
                 )
             fitted[name] = replace(delta, b=replace(delta.b, rotary_heads=count))
         return Adapter(fitted, self.path, {**self.settings, "permuted": False}, self.replaced)
+
+    def _of_all_experts(self, name: str, delta: LowRank, checkpoint: Checkpoint) -> dict[str, LowRank | Experts]:
+        """A pair that holds those of all experts, as peft's target_parameters makes them: a [experts * rank, in], and b [out, rank * experts] with the experts
+        in turn. Gates and ups are one weight there. Others are given back as they are."""
+        stem = name.removesuffix(".weight").removesuffix(".base_layer")
+        gates, downs = (checkpoint.tensors.get(f"{stem}.{part}_proj.weight") for part in ("gate", "down"))
+        if gates is None or downs is None or len(gates.shape) != 3 or delta.magnitude is not None:
+            return {name: delta}
+        count, rows = gates.shape[0], delta.b.shape[0]
+        if (rows, delta.a.shape[1]) == (2 * gates.shape[1], gates.shape[2]):
+            halves = (slice(0, rows, 2), slice(1, rows, 2)), (slice(0, rows // 2), slice(rows // 2, rows))
+            parts = dict(zip(("gate", "up"), halves[checkpoint.architecture != "gpt_oss"]))
+        elif (rows, delta.a.shape[1]) == downs.shape[1:]:
+            parts = {"down": slice(0, rows)}
+        else:
+            return {name: delta}
+        rank = delta.rank // count
+        if rank * count != delta.rank or not rank:
+            return {name: delta}
+        whole = "gate_up_proj" if "gate" in parts else "down_proj"
+        scale = delta.scale * count if self.scale_of is None else self.scale_of(f"{stem}.{whole}", rank)
+        a = delta.a.dequantize().reshape(count, rank, -1)
+        b = delta.b.dequantize().reshape(rows, rank, count)
+        return {
+            f"{stem}.{part}_proj.weight": Experts(
+                {k: LowRank(_floats(name, a[k]), _floats(name, b[every, :, k]), scale) for k in range(count)}
+            )
+            for part, every in parts.items()
+        }
 
     def merged(self, weight: PackedTensor) -> PackedTensor:
         """A weight with what the adapter adds, as float32; the weight itself if the adapter adds nothing."""
@@ -140,7 +197,7 @@ def applied(checkpoint: Checkpoint, adapters: Sequence[Adapter]) -> Checkpoint:
             tensors[_HEAD] = replace(tensors[table], name=_HEAD)
         tensors |= fitted.replaced
         for name in fitted.deltas:
-            tensors[name] = _merged_later(fitted, tensors[name])
+            tensors[name] = _merged_later(fitted, replace(tensors[name], name=name))  # files may call it otherwise
         if _HEAD in tensors:
             config["tie_word_embeddings"] = False
         if table in fitted.replaced and table is not None:  # with rows for tokens that the adapter's text has
@@ -150,6 +207,10 @@ def applied(checkpoint: Checkpoint, adapters: Sequence[Adapter]) -> Checkpoint:
 
 def _merged_later(adapter: Adapter, weight: PackedTensor) -> PackedTensor:
     return PackedTensor(weight.name, weight.shape, Format.F32, lambda: adapter.merged(weight).data)
+
+
+def _floats(name: str, values: Any) -> PackedTensor:
+    return PackedTensor(name, values.shape, Format.F32, np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint8))  # fmt: skip
 
 
 def low_rank(name: str, a: PackedTensor, b: PackedTensor, scale: float) -> LowRank:

@@ -31,7 +31,7 @@ def parts(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def peft(path, config=CONFIG, tensors=None):
-    path.mkdir(exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)
     (path / "adapter_config.json").write_text(json.dumps(config))
     named = {f"base_model.model.{n}.weight": v for n, v in (parts() if tensors is None else tensors).items()}
     safetensors.numpy.save_file(named, path / "adapter_model.safetensors")
@@ -115,6 +115,55 @@ def test_adapters_add_up(tmp_path):
         found.tensors["model.norm.weight"] is checkpoint.tensors["model.norm.weight"]
         and applied(checkpoint, []) is checkpoint
     )
+
+
+EXPERTS = "model.layers.0.mlp.experts"
+MOE = {"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24, "vocab_size": 40}  # fmt: skip
+
+
+def of_experts(path, more, tensors):
+    """Three experts' gates, ups and downs with what an adapter of these tensors adds, and without."""
+    rng = np.random.default_rng(2)
+    shapes = {"w1": (24, 16), "w3": (24, 16), "w2": (16, 24)}
+    plain = {f"model.layers.0.block_sparse_moe.experts.{k}.{n}.weight": rng.standard_normal(s).astype(np.float32) for k in range(3) for n, s in shapes.items()}  # fmt: skip
+    path.mkdir(exist_ok=True)
+    checkpoint = opening.open(folder(path / "m", MOE, {**plain, "model.embed_tokens.weight": np.zeros((40, 16), np.float32), "model.norm.weight": np.zeros(16, np.float32)}))  # fmt: skip
+    found = applied(checkpoint, [opening.open_adapter(peft(path / "a", {**CONFIG, **more}, tensors))]).tensors
+    names = [f"{EXPERTS}.{part}_proj.weight" for part in ("gate", "up", "down")]
+    return [found[n].dequantize() - checkpoint.tensors[n].dequantize() for n in names]
+
+
+def test_a_weight_that_files_call_otherwise(tmp_path):
+    """Mixtral's router is block_sparse_moe.gate in the files, and mlp.gate for transformers."""
+    a, b = np.ones((4, 16), np.float32), np.ones((3, 4), np.float32)
+    router = np.zeros((3, 16), np.float32)
+    checkpoint = opening.open(folder(tmp_path / "m", MOE, {"model.layers.0.block_sparse_moe.gate.weight": router, "model.norm.weight": router[0]}))  # fmt: skip
+    adapter = opening.open_adapter(peft(tmp_path / "a", CONFIG, {"model.layers.0.mlp.gate.lora_A": a, "model.layers.0.mlp.gate.lora_B": b}))  # fmt: skip
+    assert (applied(checkpoint, [adapter]).tensors["model.layers.0.mlp.gate.weight"].dequantize() == 8).all()
+
+
+def test_an_adapter_of_one_expert(tmp_path):
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((4, 16), (24, 4)))
+    stem = "model.layers.0.block_sparse_moe.experts.1.w3"
+    gate, up, down = of_experts(tmp_path, {}, {f"{stem}.lora_A": a, f"{stem}.lora_B": b})
+    np.testing.assert_allclose(up[1], 2 * b @ a, rtol=1e-4, atol=1e-4)
+    assert not gate.any() and not down.any() and not up[[0, 2]].any()
+    with pytest.raises(ImportModelError, match=r"adds \[10, 24, 16\] to .*up_proj.weight, which is \[3, 24, 16\]"):
+        stem = "model.layers.0.block_sparse_moe.experts.9.w3"
+        of_experts(tmp_path / "more", {}, {f"{stem}.lora_A": a, f"{stem}.lora_B": b})
+
+
+@pytest.mark.parametrize("more, scale", [({}, 8 / 2), ({"use_rslora": True}, 8 / 2**0.5), ({"alpha_pattern": {r".*\.gate_up_proj": 6}}, 3)])  # fmt: skip
+def test_an_adapter_of_all_experts_together(tmp_path, more, scale):
+    """As peft's target_parameters makes them, of rank 2: parts of all experts in one pair, which of b in turn."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((6, 16), (48, 6)))
+    named = {f"{EXPERTS}.base_layer.lora_A": a, f"{EXPERTS}.base_layer.lora_B": b}
+    gate, up, down = of_experts(tmp_path, more, named)
+    want = scale * np.einsum("ore,eri->eoi", b.reshape(48, 2, 3), a.reshape(3, 2, 16))
+    np.testing.assert_allclose(np.concatenate([gate, up], 1), want, rtol=1e-4, atol=1e-4)
+    assert not down.any()
 
 
 def test_commands_take_adapters(tmp_path):
