@@ -50,7 +50,9 @@ class GraphBreak:
 
     def __str__(self) -> str:
         at = f"{os.path.basename(self.where.file)}:{self.where.line}: " if self.where else "a line that is not told: "
-        return one_line(at + self.reason)
+        # TorchDynamo's name for a jump that it cannot follow says nothing to who wrote an `if`.
+        branch = "an if or a while asks for a tensor's value (torch.where chooses by element)"
+        return one_line(at + (branch if self.reason.startswith("generic_jump") else self.reason))
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,11 @@ def operate(t: Any, op: ast.operator, x: Any, y: Any, node: ast.AST) -> Any:
             y = _floated(y)
             return Complex(t.operate(op, x.real, y, node), t.operate(op, x.imag, y, node))
         return _of_parts(t, complex_math.truediv, node, *parts(t, x), *parts(t, y))
-    raise t.error(f"{describe(x)} and {describe(y)}: complex numbers have +, -, *, / and ** alone", node=node)
+    raise t.error(
+        f"{describe(x)} and {describe(y)}: complex numbers have +, -, *, / and ** alone",
+        node=node,
+        hint="compare abs(z), z.real or z.imag",
+    )
 
 
 def _sum(t: Any, op: ast.operator, x: Any, y: Any, node: ast.AST) -> Complex:

@@ -75,7 +75,10 @@ class Elements(State):
         if not isinstance(index, (int, np.integer)):
             raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
         if not -len(v) <= index < len(v):
-            raise self.error(f"element {index} of a tuple of {len(v)}")
+            raise self.error(
+                f"element {index} of a tuple of {len(v)}",
+                hint="elements of a tuple are numbered from 0, or from -1 back",
+            )
         return v[int(index)]
 
     def slice_(self, node: ast.Slice) -> slice:
@@ -126,7 +129,7 @@ class Elements(State):
         given = index if isinstance(index, tuple) else (index,)
         at = [k for k, i in enumerate(given) if i is Ellipsis]
         if len(at) > 1:
-            raise self.error("an index with more than one `...`")
+            raise self.error("an index with more than one `...`", hint="write one `...`")
         if not at:
             return given
         whole = (slice(None),) * max(0, len(array.shape) - len(given) + 1)
@@ -185,7 +188,11 @@ class Elements(State):
         have = array.shape[0]
         if isinstance(have, E.IntImm):
             if have.value != n:
-                raise self.error(f"{n} values for {have.value} elements of {array.name}", node=node)
+                raise self.error(
+                    f"{n} values for {have.value} elements of {array.name}",
+                    node=node,
+                    hint="as many values as elements",
+                )
         elif _of_sizes(array, have):
             text = f"{array.name} must have {n} elements along this dimension, one for each of the values that it gives or takes"
             self._require(have, B.const(n, have.dtype), text, node)
@@ -195,7 +202,11 @@ class Elements(State):
         for n, m in zip(array.shape, other.shape):
             if isinstance(n, E.IntImm) and isinstance(m, E.IntImm):
                 if n.value != m.value:
-                    raise self.error(f"{m.value} elements are stored to {n.value} of {array.name}", node=node)
+                    raise self.error(
+                        f"{m.value} elements are stored to {n.value} of {array.name}",
+                        node=node,
+                        hint="as many elements on both sides",
+                    )
             elif _of_sizes(array, n) and _of_sizes(other, m):
                 self._require(n, m, f"{other.name} must have as many elements as {array.name} takes of it", node)
 
@@ -226,7 +237,9 @@ class Elements(State):
         given = index if isinstance(index, tuple) else (index,)
         if len(given) != records.ndim:
             raise self.error(
-                f"{records.name} has {records.ndim} dimensions, and {len(given)} indices are given", node=node
+                f"{records.name} has {records.ndim} dimensions, and {len(given)} indices are given",
+                node=node,
+                hint="give an index for each dimension",
             )
         return Record(records, tuple(self._index(leaf, k, i, node) for k, i in enumerate(given)))
 
@@ -260,7 +273,11 @@ class Elements(State):
             return e
         at = B.add(n, e) if e.value < 0 else e
         if isinstance(at, E.IntImm) and (at.value < 0 or (isinstance(n, E.IntImm) and at.value >= n.value)):
-            raise self.error(f"index {i} of {array.name}, whose dimension {k} is {n}", node=node)
+            raise self.error(
+                f"index {i} of {array.name}, whose dimension {k} is {n}",
+                node=node,
+                hint="indices run from 0 to the extent less 1",
+            )
         return at
 
     def index_of(self, v: Any, what: str, node: ast.AST) -> E.Expr:

@@ -119,7 +119,7 @@ class Expressions(Elements):
         if isinstance(node.value, Inner):
             return self._defined(node.value)
         if isinstance(node.value, bytes):
-            raise self.error(f"{node.value!r} is not in the language of kernels")
+            raise self.error(f"{node.value!r} is not in the language of kernels", hint="text: in print and assert")
         return node.value
 
     def _defined(self, inner: Inner) -> InnerFunction:
@@ -295,7 +295,7 @@ class Expressions(Elements):
         if isinstance(node.op, ast.UAdd):
             return v
         if isinstance(v, Weak):
-            raise self.error("~ of a float")
+            raise self.error("~ of a float", hint="~ takes integers; not x negates a condition")
         return self.compute(operator.invert, v) if is_number(v) else B.bitwise_not(v)
 
     # ---- conditions
@@ -337,7 +337,7 @@ class Expressions(Elements):
             return complexes.compare(self, op, a, b)
         if not (is_scalar(a) and is_scalar(b)):
             if isinstance(a, (Array, E.Expr, Weak)) or isinstance(b, (Array, E.Expr, Weak)):
-                raise self.error(f"{describe(a)} is compared with {describe(b)}")
+                raise self.error(f"{describe(a)} is compared with {describe(b)}", hint="compare numbers: x[i] == y[i]")
             return bool(self.compute(plain, a, b))
         if is_number(a) and is_number(b):
             return bool(plain(a, b))

@@ -168,7 +168,10 @@ class Functions(Words):
         builtin = _BUILTINS.get(f) if hashable(f) else None
         if builtin is not None:
             if named:
-                raise self.error(f"{f.__name__} with {', '.join(named)}= is not in the language of kernels")
+                raise self.error(
+                    f"{f.__name__} with {', '.join(named)}= is not in the language of kernels",
+                    hint="leave the keyword out",
+                )
             return builtin(self, *args) if _takes(builtin, len(args)) else self._wrong_count(f, args)
         module, name = getattr(f, "__module__", None) or "", getattr(f, "__name__", "")
         if module.startswith("numpy.random") or isinstance(getattr(f, "__self__", None), _GENERATORS):
@@ -200,7 +203,10 @@ class Functions(Words):
         )
 
     def _wrong_count(self, f: Any, args: list[Any]) -> Any:
-        raise self.error(f"{f.__name__}() of {len(args)} argument{'s'[: len(args) != 1]}")
+        raise self.error(
+            f"{f.__name__}() of {len(args)} argument{'s'[: len(args) != 1]}",
+            hint="min, max and sum take numbers, a tuple, or an array of one dimension",
+        )
 
     def _library(self, module: str, name: str, node: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """A function of math or NumPy that is a plain function here; None if it is none of these."""
@@ -277,7 +283,10 @@ class Functions(Words):
             return B.call("ldexp", self._real(parts[0]), B.cast("int32", settle(parts[1])))
         takes = _MATH.get(op)
         if takes is not None and takes != len(parts):
-            raise self.error(f"{module}.{name} takes {takes} number{'s' * (takes > 1)}, {len(parts)} given")
+            raise self.error(
+                f"{module}.{name} takes {takes} number{'s' * (takes > 1)}, {len(parts)} given",
+                hint="as many numbers as the function has parameters",
+            )
         if takes is None:
             there = (*_MATH, *_OF_NUMBERS, *_OF_FLOATS)
             raise self.error(

@@ -71,7 +71,11 @@ class Output:
         for k in node.keywords:
             value = t.expr(k.value)
             if k.arg not in ("sep", "end") or not isinstance(value, str):
-                raise t.error(f"print takes sep and end, as constant text, not {k.arg}", node=node)
+                raise t.error(
+                    f"print takes sep and end, as constant text, not {k.arg}",
+                    node=node,
+                    hint='format the values in the text: print(f"{x}")',
+                )
             sep, end = (value, end) if k.arg == "sep" else (sep, value)
         parts: list[tuple[Piece, Any]] = []
         for i, a in enumerate(node.args):

@@ -101,7 +101,11 @@ class Statements(Stores):
             self.give_back(s)
             self.raise_flag(frame.returned, True, s)
         elif not frame.loops:
-            raise self.error(f"{type(s).__name__.lower()} outside of a loop", node=s)
+            raise self.error(
+                f"{type(s).__name__.lower()} outside of a loop",
+                node=s,
+                hint="break and continue stand in a for or a while",
+            )
         elif isinstance(s, ast.Break):
             frame.loops[-1].ends.append(set(self.assigned))
             self.raise_flag(frame.loops[-1].broken, True, s)
@@ -129,7 +133,11 @@ class Statements(Stores):
         parts = value if isinstance(value, tuple) else (value,)
         for k, part in enumerate(parts):
             if not is_storable(part):
-                raise self.error(f"a function with several returns gives numbers, not {describe(part)}", node=s)
+                raise self.error(
+                    f"a function with several returns gives numbers, not {describe(part)}",
+                    node=s,
+                    hint="return numbers, or tuples of numbers",
+                )
             key = (*frame.key, f"{SECRET}{frame.source.name}{k}")
             if key not in slots:
                 slots.append(key)
@@ -137,7 +145,11 @@ class Statements(Stores):
         if len(slots) != len(parts) or (
             slots and frame.result_is_tuple != isinstance(value, tuple) and frame.result is True
         ):
-            raise self.error("returns give different numbers of values", node=s)
+            raise self.error(
+                "returns give different numbers of values",
+                node=s,
+                hint="each return of a function gives as many values",
+            )
         frame.result, frame.result_is_tuple = True, isinstance(value, tuple)
 
     # ---- assignments
@@ -171,7 +183,9 @@ class Statements(Stores):
             value = self.expr(s.value)
             self.put_element(array, index, self.operate(s.op, load, value, s), s)
         else:
-            raise self.error("this cannot be assigned to", node=s)
+            raise self.error(
+                "this cannot be assigned to", node=s, hint="assign to a name, an element a[i], or a field s.x"
+            )
 
     def put(self, target: ast.expr, value: Any, s: ast.stmt) -> None:
         """`target = value`."""
@@ -183,9 +197,15 @@ class Statements(Stores):
             if isinstance(value, Array):
                 value = self.elements_of(value, len(target.elts), s)
             if not isinstance(value, tuple):
-                raise self.error(f"{describe(value)} is taken apart into {len(target.elts)} names", node=s)
+                raise self.error(
+                    f"{describe(value)} is taken apart into {len(target.elts)} names",
+                    node=s,
+                    hint="tuples and rows of arrays are taken apart",
+                )
             if len(value) != len(target.elts):
-                raise self.error(f"{len(value)} values for {len(target.elts)} names", node=s)
+                raise self.error(
+                    f"{len(value)} values for {len(target.elts)} names", node=s, hint="as many names as values"
+                )
             for t, v in zip(target.elts, self.held(value, "part")):
                 self.put(t, v, s)
         elif isinstance(target, (ast.Subscript, ast.Attribute)):
@@ -193,7 +213,9 @@ class Statements(Stores):
             _, (array, index) = self.ordered(lambda: held[0], lambda: self.place(target))
             self.put_element(array, index, value, s)
         else:
-            raise self.error("this cannot be assigned to", node=s)
+            raise self.error(
+                "this cannot be assigned to", node=s, hint="assign to a name, an element a[i], or a field s.x"
+            )
 
     # ---- branches
 
@@ -360,7 +382,7 @@ class Statements(Stores):
         if is_number(step):
             n = int(step)
             if n == 0:
-                raise self.error("range() in steps of 0", node=s)
+                raise self.error("range() in steps of 0", node=s, hint="a step is not 0")
             if n == 1:
                 return lo, B.sub(hi, lo)
             if n > 0:

@@ -108,7 +108,10 @@ class Words(Statements):
                     "sizes: tec.shared(None, dtype) and kernel[grid, block, stream, shared_bytes]",
                 )
             if d < 1:
-                raise self.error(f"the shape of tec.{what} is {shape}")
+                raise self.error(
+                    f"the shape of tec.{what} is {shape}",
+                    hint="a size, or a tuple of them: tec.shared((16, 16), dtype)",
+                )
         return tuple(E.IntImm(int(d)) for d in dims)
 
     def _dtype(self, v: Any, what: str) -> str:
@@ -319,7 +322,10 @@ class Words(Statements):
         v = self.held(settle(self.number(value, "the value")), "value")
         info = dtype_info(v.dtype)
         if info.lanes > 1 or (op in ("and", "or", "xor") and info.is_float):
-            raise self.error(f"tec.{word} with {op!r} of a value of {v.dtype}")
+            raise self.error(
+                f"tec.{word} with {op!r} of a value of {v.dtype}",
+                hint="and, or and xor take integers; the others numbers",
+            )
         if info.kind == "bool":
             raise self.error(f"tec.{word} of a bool", hint="np.int32(c) counts; wave_any, wave_all and ballot vote")
         none = B.const(library.neutral(op, v.dtype if info.name != "bfloat16" else "float32").item(), v.dtype)
@@ -352,7 +358,7 @@ class Words(Statements):
         v = settle(self.number(value, "the value"))
         info = dtype_info(v.dtype)
         if info.lanes > 1 or info.kind == "bool":
-            raise self.error(f"tec.{word} of a value of {v.dtype}")
+            raise self.error(f"tec.{word} of a value of {v.dtype}", hint="convert it: np.int32(x)")
         to = f"uint{info.bits}"
         return self.let("bits", v if v.dtype == to else E.Call("reinterpret", (v,), to))
 

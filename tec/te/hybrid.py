@@ -107,7 +107,10 @@ class HybridTranslator(Translator):
         if not rest:
             return found
         if not isinstance(found, tuple):
-            raise self.error(f"more indices than the list has dimensions: {len(rest)} too many")
+            raise self.error(
+                f"more indices than the list has dimensions: {len(rest)} too many",
+                hint="an index for each list inside of another",
+            )
         return self.tuple_element(found, tuple(rest))
 
     def _output_tensor(self, shape: Any, dtype: Any = "float32") -> Array:
@@ -137,10 +140,16 @@ class HybridTranslator(Translator):
                 raise self.error("bind takes a launch index and an extent", hint='bind("threadIdx.x", n)', node=node)
             return Turns(0, self.number(args[1], "the extent"), 1, ForKind.THREAD, args[0])
         if not 1 <= len(args) <= 2 or node.keywords:
-            raise self.error(f"{f.__name__} takes an end, or a begin and an extent's end", node=node)
+            raise self.error(
+                f"{f.__name__} takes an end, or a begin and an extent's end",
+                node=node,
+                hint="range(end) or range(begin, end)",
+            )
         for a in args:
             if not dtype_info(settle(self.number(a, f"a bound of {f.__name__}")).dtype).is_int:
-                raise self.error(f"a bound of {f.__name__} is no whole number", node=node)
+                raise self.error(
+                    f"a bound of {f.__name__} is no whole number", node=node, hint="write // for a whole number"
+                )
         start, stop = (0, args[0]) if len(args) == 1 else args
         if f.__name__ == "const_range":
             if isinstance(start, E.Expr) or isinstance(stop, E.Expr):
@@ -158,7 +167,7 @@ class HybridTranslator(Translator):
         """A statement of the loop IR, which fails the call."""
         test = self.condition(s.test)
         if test is False:
-            raise self.error("this assertion never holds", node=s)
+            raise self.error("this assertion never holds", node=s, hint="change its condition, or leave it out")
         if test is not True:
             said = ast.unparse(s.msg) if s.msg is not None else ast.unparse(s.test)
             self.emit(S.Assert(settle(test), f"{said} (line {s.lineno})"))

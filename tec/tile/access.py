@@ -26,12 +26,18 @@ def _masked(p: Any, mask: Any, what: str) -> tuple[Any, Any]:
     if not m.ty.dtype.is_bool():
         m = b.truth(m)
     if m.ty.shape and not p.ty.shape:
-        raise b.error(f"{what}: Mask argument cannot be block type if pointer argument is not a block")
+        raise b.error(
+            f"{what}: Mask argument cannot be block type if pointer argument is not a block",
+            hint="make the pointer a tile: p + tl.arange(0, n)",
+        )
     return p, b.broadcast_to(m, p.ty.shape) if b.joint(m.ty.shape, p.ty.shape) == p.ty.shape else _both(p, m)
 
 
 def _both(p: Any, m: Any) -> Any:
-    raise current().error(f"a mask of shape {list(m.ty.shape)} for pointers of shape {list(p.ty.shape)}")
+    raise current().error(
+        f"a mask of shape {list(m.ty.shape)} for pointers of shape {list(p.ty.shape)}",
+        hint="a mask has the pointers' shape, or one that broadcasts to it: mask=(rows < m)[:, None] & (columns < n)[None, :]",
+    )
 
 
 def load(
@@ -70,7 +76,9 @@ def load(
         return load(p, m, float("nan") if pad == "nan" and m is not None else 0 if m is not None else None)
     p = _pointer(pointer, "tl.load")
     if plain(other) is not None and plain(mask) is None:
-        raise b.error("`other` cannot be provided without `mask`")
+        raise b.error(
+            "`other` cannot be provided without `mask`", hint="give mask= as well: other stands where the mask is False"
+        )
     shape = p.ty.shape if plain(mask) is None else b.joint(p.ty.shape, b.of_number(mask).ty.shape) if p.ty.shape else ()
     if shape != p.ty.shape:
         p = b.broadcast_to(p, shape)
@@ -118,7 +126,10 @@ def store(
                 "Value argument cannot be block type if pointer argument is not a block", hint=f"the value is {v.ty}"
             )
         if plain(mask) is not None and b.of_number(mask).ty.shape:
-            raise b.error("Mask argument cannot be block type if pointer argument is not a block")
+            raise b.error(
+                "Mask argument cannot be block type if pointer argument is not a block",
+                hint="make the pointer a tile: p + tl.arange(0, n)",
+            )
     else:
         p = b.broadcast_to(p, b.joint(p.ty.shape, v.ty.shape))
     v = b.cast(b.broadcast_to(v, p.ty.shape), p.ty.dtype.element_ty)
@@ -148,7 +159,10 @@ def atomic_word(fn: str, doc: str = "", of_4_and_6: str = "") -> Any:
         if element.primitive_bitwidth < 16 or element.is_bool():
             raise b.error(f"atomic_{fn} does not support {element}", hint="atomics take 16, 32 and 64 bits")
         if element.is_floating() and fn in ("and", "or", "xor"):
-            raise b.error(f"atomic_{fn} does not support {element}")
+            raise b.error(
+                f"atomic_{fn} does not support {element}",
+                hint="tl.atomic_add takes floats; and, or and xor take integers",
+            )
         v = b.of_number(val)
         p = b.broadcast_to(p, b.joint(p.ty.shape, v.ty.shape)) if p.ty.shape else p
         v = b.cast(b.broadcast_to(v, p.ty.shape), element)
@@ -197,7 +211,10 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     p = _pointer(pointer, "tl.atomic_cas")
     element = p.ty.dtype.element_ty
     if element.primitive_bitwidth not in (16, 32, 64):
-        raise b.error("atomic_cas only supports elements with width {16, 32, 64}")
+        raise b.error(
+            "atomic_cas only supports elements with width {16, 32, 64}",
+            hint="use an int32 or int64 array, or a float one of 32 bits",
+        )
     c, v = (b.cast(b.broadcast_to(x, p.ty.shape), element) for x in (cmp, val))
     return b.value("atomic_cas", (p, c, v), TileType(p.ty.shape, element), order=_order(sem))
 

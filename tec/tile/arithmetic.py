@@ -266,7 +266,7 @@ def umulhi(x: Any, y: Any) -> Any:
     b = current()
     x, y = b.pair(x, y)
     if not x.ty.dtype.is_int():
-        raise b.error(f"tl.umulhi of {x.ty.dtype}")
+        raise b.error(f"tl.umulhi of {x.ty.dtype}", hint="tl.umulhi takes int32, uint32, int64 and uint64")
     return b.binary("mulhi", x, y)
 
 

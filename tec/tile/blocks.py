@@ -141,12 +141,16 @@ def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shap
     """
     b = current()
     if not isinstance(base, G.Value) or not base.ty.dtype.is_ptr() or base.ty.shape:
-        raise b.error("Expected `base` to be a pointer type (but not a block pointer type or others)")
+        raise b.error(
+            "Expected `base` to be a pointer type (but not a block pointer type or others)",
+            hint="pass the array itself: tl.make_block_ptr(x, ...)",
+        )
     block = b.sized(sizes((block_shape,)))
     parts = [_extents(shape), _scalars(strides), _scalars(offsets)]
     if any(len(p) != len(block) for p in parts):
         raise b.error(
-            f"a block pointer of {len(block)} dimensions with {', '.join(str(len(p)) for p in parts)} sizes, strides and offsets"
+            f"a block pointer of {len(block)} dimensions with {', '.join(str(len(p)) for p in parts)} sizes, strides and offsets",
+            hint="one size, stride and offset for each dimension of block_shape",
         )
     return block_ptr(base, parts[0], parts[1], parts[2], block)
 
@@ -202,7 +206,10 @@ class tensor_descriptor(block_ptr):
     def _at(self, offsets: Any) -> tuple[Any, Any]:
         at = _scalars(offsets)
         if len(at) != len(self.block):
-            raise current().error(f"expected {len(self.block)} offsets, but got {len(at)}")
+            raise current().error(
+                f"expected {len(self.block)} offsets, but got {len(at)}",
+                hint="one offset for each dimension of the block",
+            )
         made = block_ptr(self.base, self.sizes, self.steps, at, self.block)
         made.narrow = self.narrow
         return made.pointers(range(len(self.block)))
@@ -280,9 +287,12 @@ def make_tensor_descriptor(
     b = current()
     block = b.sized(sizes((block_shape,)))
     if len(plain(strides)) != len(block) or len(plain(shape)) != len(block):
-        raise b.error(f"Expected {len(block)} strides but got {len(plain(strides))}")
+        raise b.error(
+            f"Expected {len(block)} strides but got {len(plain(strides))}",
+            hint="one stride for each dimension of the block",
+        )
     if constant(plain(strides)[-1], "the last stride of a tensor descriptor") != 1:
-        raise b.error("Tensor descriptor last dim must be 1")
+        raise b.error("Tensor descriptor last dim must be 1", hint="rows are contiguous: strides=[n, 1]")
     made = tensor_descriptor(base, _extents(shape), _scalars(strides), (), block)
     made.padding = plain(padding_option)
     return made

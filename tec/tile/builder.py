@@ -145,13 +145,13 @@ class Builder:
             ):
                 if low <= v < high:
                     return self.const(v, t)
-            raise self.error(f"{v} is beyond 64 bits")
+            raise self.error(f"{v} is beyond 64 bits", hint="numbers have at most 64 bits")
         if isinstance(v, float):
             wide = v == v and abs(v) != float("inf") and (abs(v) > 3.4028235e38 or 0 < abs(v) < 1.1754943508222875e-38)
             return self.const(v, float64 if wide else float32)
         if hasattr(v, "__index__"):
             return self.of_number(v.__index__())
-        raise self.error(f"{describe(v)} where a tile or a number is needed")
+        raise self.error(f"{describe(v)} where a tile or a number is needed", hint="tl.full(shape, v, dtype)")
 
     def promoted(self, a: dtype, b: dtype, divides: bool = False) -> dtype:
         """The type of both."""
@@ -194,7 +194,7 @@ class Builder:
             if not isinstance(number, (int, float)) and hasattr(number, "__index__"):
                 number = number.__index__()
             if not isinstance(number, (int, float)):
-                raise self.error(f"{describe(number)} beside a tile {tile.ty}")
+                raise self.error(f"{describe(number)} beside a tile {tile.ty}", hint="numbers stand beside tiles")
             t, taken = self._typed(number, tile.ty.dtype, divides)
             if taken:
                 self._fits(number, t)
@@ -298,7 +298,7 @@ class Builder:
         rank = len(v.ty.shape)
         order = [int(plain(d)) % max(rank, 1) for d in order]
         if sorted(order) != list(range(rank)):
-            raise self.error(f"a tile of {rank} dimensions in the order {list(order)}")
+            raise self.error(f"a tile of {rank} dimensions in the order {list(order)}", hint="each dimension once")
         return self.value(
             "permute", (v,), TileType(tuple(v.ty.shape[d] for d in order), v.ty.dtype), order=tuple(order)
         )
@@ -353,7 +353,7 @@ class Builder:
         if not isinstance(v, G.Value):
             return -v
         if v.ty.dtype.is_ptr():
-            raise self.error(f"the negative of a pointer ({v.ty})")
+            raise self.error(f"the negative of a pointer ({v.ty})", hint="load what it points to: -tl.load(p)")
         return self.unary("neg", v)
 
     def divide(self, a: Any, b: Any) -> Any:
@@ -442,7 +442,7 @@ class Builder:
     def invert(self, v: Any) -> Any:
         v = self.of_number(v)
         if not v.ty.dtype.is_int():
-            raise self.error(f"~ of {v.ty.dtype}")
+            raise self.error(f"~ of {v.ty.dtype}", hint="~ is of integers: x.to(tl.int32, bitcast=True)")
         return self.unary("not", v)
 
     def select(self, c: Any, a: Any, b: Any) -> Any:

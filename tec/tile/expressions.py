@@ -169,18 +169,24 @@ class Expressions:
         f = source.function
         names = [x.arg for x in (*a.posonlyargs, *a.args)]
         if len(args) > len(names):
-            raise self.error(f"{source.name} takes {len(names)} arguments, {len(args)} are given")
+            raise self.error(
+                f"{source.name} takes {len(names)} arguments, {len(args)} are given", hint="give one for each parameter"
+            )
         out = dict(zip(names, args))
         for k, v in named.items():
             if k in out or k not in [*names, *(x.arg for x in a.kwonlyargs)]:
-                raise self.error(f"{source.name} has no free parameter {k}")
+                raise self.error(
+                    f"{source.name} has no free parameter {k}", hint="pass each parameter once, by place or by name"
+                )
             out[k] = v
         defaults = dict(zip(names[len(names) - len(f.__defaults__ or ()) :], f.__defaults__ or ()))
         defaults.update(f.__kwdefaults__ or {})
         for x in (*a.posonlyargs, *a.args, *a.kwonlyargs):
             if x.arg not in out:
                 if x.arg not in defaults:
-                    raise self.error(f"{source.name} is called without {x.arg}")
+                    raise self.error(
+                        f"{source.name} is called without {x.arg}", hint="give it, or write a default in the def"
+                    )
                 out[x.arg] = defaults[x.arg]
             if is_constexpr(x.annotation):
                 v = plain(out[x.arg])
@@ -193,7 +199,10 @@ class Expressions:
         before, self.node = self.node, e if hasattr(e, "lineno") else self.node
         method = getattr(self, "of_" + type(e).__name__, None)
         if method is None:
-            raise self.error(f"a kernel cannot have {spoken(e)}")
+            raise self.error(
+                f"a kernel cannot have {spoken(e)}",
+                hint="expressions are arithmetic, comparisons, calls, indices, tuples and `a if c else b`",
+            )
         made = method(e)
         self.node = before
         return made
@@ -240,7 +249,7 @@ class Expressions:
         )
 
     def of_Starred(self, e: ast.Starred) -> Any:
-        raise self.error("* outside of a call or tuple")
+        raise self.error("* outside of a call or tuple", hint="f(*t) and (*t, x) take a tuple apart")
 
     def of_JoinedStr(self, e: ast.JoinedStr) -> str:
         return "".join(
@@ -267,7 +276,10 @@ class Expressions:
         try:
             return plain(self.translate(getattr(v, e.attr)))
         except AttributeError:
-            raise self.error(f"{describe(v)} has no {e.attr}") from None
+            raise self.error(
+                f"{describe(v)} has no {e.attr}",
+                hint="docs/tiles.md lists the words; functions of tiles are also methods: x.sum(axis=0)",
+            ) from None
 
     def of_Subscript(self, e: ast.Subscript) -> Any:
         v, item = plain(self.expr(e.value)), plain(self.expr(e.slice))
@@ -334,7 +346,10 @@ class Expressions:
             if isinstance(op, (ast.Is, ast.IsNot)) or not (isinstance(left, G.Value) or isinstance(right, G.Value)):
                 one = _COMPARE[type(op)](left, right)
             elif isinstance(op, (ast.In, ast.NotIn)):
-                raise self.error("`in` of a tile")
+                raise self.error(
+                    "`in` of a tile",
+                    hint="`in` looks through constant tuples; of a tile, tl.sum((x == v).to(tl.int32)) > 0",
+                )
             elif right is None or left is None or isinstance(left, str) or isinstance(right, str):
                 one = isinstance(op, ast.NotEq)
             else:
@@ -359,7 +374,10 @@ class Expressions:
 
     def of_ListComp(self, e: ast.ListComp) -> Any:
         if len(e.generators) != 1 or e.generators[0].ifs:
-            raise self.error("a comprehension of more than one loop or with a condition")
+            raise self.error(
+                "a comprehension of more than one loop or with a condition",
+                hint="write loops: for i in tl.static_range(n)",
+            )
         g, out = e.generators[0], []
         for v in self.iterated(g.iter) if not isinstance(g.iter, ast.Name) else plain(self.expr(g.iter)):
             self.assign(g.target, v)

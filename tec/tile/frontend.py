@@ -130,7 +130,9 @@ class Reader(Expressions):
         if isinstance(target, (ast.Tuple, ast.List)):
             values = list(value) if isinstance(value, (tuple, list)) else None
             if values is None or len(values) != len(target.elts):
-                raise self.error(f"{len(target.elts)} names for {describe(value)}")
+                raise self.error(
+                    f"{len(target.elts)} names for {describe(value)}", hint="as many names as the tuple has values"
+                )
             for t, v in zip(target.elts, values):
                 self.assign(t, v)
             return
@@ -206,7 +208,8 @@ class Reader(Expressions):
         a, c = flat(pair[0]), flat(pair[1])
         if len(a) != len(c):
             raise self.error(
-                f"{name or 'the result'} is {describe(pair[0])} on one side of the if and {describe(pair[1])} on the other"
+                f"{name or 'the result'} is {describe(pair[0])} on one side of the if and {describe(pair[1])} on the other",
+                hint="give it the same type and shape on both sides: x.to(dtype), tl.zeros(shape, dtype)",
             )
         for k, (x, y) in enumerate(zip(a, c)):
             if x.ty == y.ty:
@@ -249,7 +252,9 @@ class Reader(Expressions):
 
     def do_For(self, s: ast.For) -> Any:
         if s.orelse:
-            raise self.error("an else behind a loop")
+            raise self.error(
+                "an else behind a loop", hint="kernels have no break, so what stands in the else can follow the loop"
+            )
         over = self.iterated(s.iter)
         if isinstance(over, arithmetic.range):
             return self.loop(s, over)
@@ -328,7 +333,10 @@ class Reader(Expressions):
             v = self.valued(after[n])
             have, want = flat(v), flat(start[n])
             if len(have) != len(want):
-                raise self.error(f"{n} is {describe(start[n])} before the loop, and {describe(v)} behind a turn of it")
+                raise self.error(
+                    f"{n} is {describe(start[n])} before the loop, and {describe(v)} behind a turn of it",
+                    hint="give it one form before the loop and in it",
+                )
             for x, y in zip(have, want):
                 if x.ty != y.ty:
                     if not x.ty.shape and not y.ty.shape and x.of is not None and x.of.name == "const":
@@ -347,7 +355,9 @@ class Reader(Expressions):
     def do_While(self, s: ast.While) -> None:
         """A while loop: its test and its body as blocks over the names that it carries."""
         if s.orelse:
-            raise self.error("an else behind a loop")
+            raise self.error(
+                "an else behind a loop", hint="kernels have no break, so what stands in the else can follow the loop"
+            )
         frame = self.frames[-1]
         names = self.carried(s)
         start = {n: self.valued(frame.names[n]) for n in names}

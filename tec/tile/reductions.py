@@ -19,7 +19,10 @@ def _combiner(types: Sequence[G.dtype], combine: Any) -> Block:
         made = b.options["call"](combine, list(block.args))
         made = list(made) if isinstance(made, (tuple, list)) else [made]
         if len(made) != len(types):
-            raise b.error(f"a combiner of {len(types)} values gives {len(made)}")
+            raise b.error(
+                f"a combiner of {len(types)} values gives {len(made)}",
+                hint="it returns a value for each of the tiles: def f(a1, b1, a2, b2): return a, b",
+            )
         block.yields = [b.cast(v, t) for v, t in zip(made, types)]
     return block
 
@@ -230,7 +233,7 @@ def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
     3
     """
     if not input.ty.dtype.is_int():
-        raise current().error("xor_sum only supported for integers")
+        raise current().error("xor_sum only supported for integers", hint="x.to(tl.int32)")
     return fold(input, axis, "xor", keep_dims)
 
 
@@ -248,7 +251,7 @@ def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
     3
     """
     if not input.ty.dtype.is_int():
-        raise current().error("reduce_or only supported for integers")
+        raise current().error("reduce_or only supported for integers", hint="x.to(tl.int32)")
     return fold(input, axis, "or", keep_dims)
 
 
@@ -416,11 +419,14 @@ def gather(src: Any, index: Any, axis: Any) -> Any:
     b = current()
     k = b.axis(src, axis, "tl.gather")
     if not index.ty.dtype.is_int():
-        raise b.error("index must be an integer tensor")
+        raise b.error("index must be an integer tensor", hint="index.to(tl.int32)")
     if len(index.ty.shape) != len(src.ty.shape):
-        raise b.error("source and index tensors must have the same rank")
+        raise b.error("source and index tensors must have the same rank", hint="add dimensions of 1: index[:, None]")
     if any(d != k and index.ty.shape[d] != n for d, n in enumerate(src.ty.shape)):
-        raise b.error(f"index dim {axis} must match the corresponding source dim")
+        raise b.error(
+            f"index dim {axis} must match the corresponding source dim",
+            hint="all dimensions but the gathered axis are equal: tl.broadcast_to(index, shape)",
+        )
     return b.value("gather", (src, index), TileType(index.ty.shape, src.ty.dtype), axis=k)
 
 
@@ -439,7 +445,10 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
     """
     b, n = current(), plain(num_bins)
     if len(input.ty.shape) != 1 or not input.ty.dtype.is_int():
-        raise b.error(f"histogram only supports 1D integer input, and this is {input.ty}")
+        raise b.error(
+            f"histogram only supports 1D integer input, and this is {input.ty}",
+            hint="tl.histogram(x.to(tl.int32).ravel(), bins)",
+        )
     b.sized((n,))
     operands = [input] if plain(mask) is None else [input, b.broadcast_to(b.truth(mask), input.ty.shape)]
     return b.value("histogram", operands, TileType((n,), int32))

@@ -89,7 +89,10 @@ def arange(start: Any, end: Any) -> Any:
             f"tl.arange({describe(low)}, {describe(high)})", hint="its bounds are whole numbers: tl.constexpr"
         )
     if high <= low:
-        raise b.error(f"tl.arange({low}, {high}): arange's end argument must be greater than the start argument")
+        raise b.error(
+            f"tl.arange({low}, {high}): arange's end argument must be greater than the start argument",
+            hint="tl.arange(start, end) with start below end",
+        )
     if (high - low) & (high - low - 1):
         raise b.error(
             f"tl.arange({low}, {high}): arange's range must be a power of 2, and {high - low} is none",
@@ -229,7 +232,7 @@ def expand_dims(input: Any, axis: Any) -> Any:
     axes = [plain(a) for a in axis] if isinstance(axis, (tuple, list)) else [axis]
     rank = len(v.ty.shape) + len(axes)
     if any(not isinstance(a, int) or not -rank <= a < rank for a in axes) or len({a % rank for a in axes}) < len(axes):
-        raise b.error(f"tl.expand_dims of a tile {v.ty} at {axis}")
+        raise b.error(f"tl.expand_dims of a tile {v.ty} at {axis}", hint="axes run from 0 to the number of dimensions")
     for a in sorted(a % rank for a in axes):
         v = b.expand_dims(v, a)
     return v

@@ -24,39 +24,42 @@ KINDS = {
 
 # What is left. Lower a number with the errors that get a hint; a new error has one.
 LEFT: dict[str, int] = {
+    "frontends/tec_gguf": 12,
+    "tec/ir": 37,
     "tec/autodiff": 1,
     "tec/bringup": 3,
-    "tec/choices": 10,
-    "tec/codegen": 15,
+    "tec/choices": 8,
+    "tec/codegen": 37,
     "tec/compat": 6,
-    "tec/driver.py": 2,
-    "tec/emulator": 14,
+    "tec/driver.py": 1,
+    "tec/emulator": 3,
     "tec/explore": 3,
     "tec/graph": 4,
     "tec/jit": 3,
-    "tec/kernels": 1,
-    "tec/native": 10,
+    "tec/kernels": 12,
+    "tec/native": 12,
     "tec/ops": 1,
-    "tec/report": 5,
-    "tec/runtime": 5,
-    "tec/schedule": 5,
-    "tec/sharding": 9,
+    "tec/report": 2,
+    "tec/runtime": 9,
+    "tec/schedule": 4,
+    "tec/sharding": 5,
     "tec/target": 1,
-    "tec/te": 7,
-    "tec/tile": 2,
+    "tec/te": 4,
+    "tec/tile": 19,
     "tec/time_model.py": 1,
     "tec/topi": 1,
-    "tec/tuning": 7,
+    "tec/tuning": 2,
 }
 
 
-_RAISE = re.compile(r"^ *raise (?:\w+\.)*(\w+)\(", re.M)
+# Kernels and tiles raise by a method that adds the line: `self.error(message, hint=...)`.
+_RAISE = re.compile(r"^ *raise (?:[\w()]+\.)*(\w+)\(", re.M)
 
 
 def without_hint(source: str) -> Iterator[int]:
     """The lines that raise one of `KINDS` by its message alone. Of all sources these statements alone are parsed: walking whole trees takes five seconds."""
     for found in _RAISE.finditer(source):
-        if found[1] not in KINDS:
+        if found[1] not in KINDS and found[1] != "error":
             continue
         (statement,) = ast.parse(_statement(source[found.start() :])).body
         assert isinstance(statement, ast.Raise)
@@ -103,6 +106,8 @@ def test_no_part_has_more_errors_without_a_remedy() -> None:
         ("raise TecError('a', hint='b')", []),
         ("raise TecError('a', **more)", []),
         ("raise InternalError('a')", []),
+        ("raise self.error('a', node=s)", [1]),
+        ("raise current().error('a', hint='b')", []),
         ("raise ValueError('a')", []),
     ],
 )

@@ -270,6 +270,17 @@ def test_breaks_before_the_first_call_are_told():
         torch.compile(f, backend=dynamo.backend, options={"strict": True})(x)
 
 
+def test_a_branch_on_a_value_is_told_in_words():
+    def f(x):
+        if x.sum() > 0:
+            return x + 1
+        return x
+
+    torch._dynamo.reset()
+    with pytest.raises(tec.ImportModelError, match="asks for a tensor's value"):
+        torch.compile(f, backend=dynamo.backend, options={"strict": True})(torch.ones(3))
+
+
 def test_errors_beneath_torch_name_the_users_line():
     torch._dynamo.reset()
     with pytest.raises(tec.DeviceError) as caught:
