@@ -3,7 +3,8 @@
 On a CPU the updates are taken one after another. On a GPU the elements are copied as they are; then each place that has updates finds its last one by an atomic
 maximum, and where updates are combined, each such place gets a list of them (an atomic exchange an update) that the last one's thread then walks. No two threads write
 one place in a kernel, for any type; sums of floats are taken in the list's order. What a place's updates are is written down for places that have some alone: where few
-elements of many are updated, a scatter takes little longer than the copy. Where single elements are replaced, and many of them, an atomic maximum of number and value in one word
+elements of many are updated, a scatter takes little longer than the copy. Where updates that are added outnumber the places, lists would be long: an atomic addition each
+puts them into their places at once, as NVIDIA's last caches do by themselves. Where single elements are replaced, and many of them, an atomic maximum of number and value in one word
 finds both: places that lie anywhere are touched once, and the rest goes through memory in order. Where such words would not stay in the last cache, a bit for each place tells
 whether an update was there, and values are written at once: models hardly ever write one place twice, and pay for finding the last update only if they do.
 """
@@ -33,6 +34,7 @@ from ..parts import loops
 from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
 from ..space import Choice, Value
+from . import scatter_sums, scatter_words
 
 _LOAD_BYTES = 16  # of a thread's widest load
 # One update of so many places from which `head` is begun as a whole: a touch of one moves a sector of 32 bytes in and out, as much as 16 places one after another.
@@ -40,7 +42,6 @@ _LINE_ELEMENTS = 16
 # Places for an update up to which number and value go in one word: its 8 bytes a place are written and read, 16 bytes in order for two touches of 32 bytes anywhere, beside 4
 # bytes of `head`. (16 - 4) * places < 2 * 32 * updates.
 _MOST_PLACES = 5
-_WORD_BITS = 32  # of a value, and of an update's number, in a word of both
 _WORD_BYTES = 8  # of such a word
 _BITS = 32  # places that a word of bits tells of
 # Work-groups of a kernel that seldom has work: those of a unit at once, so that none waits to be begun for nothing.
@@ -96,6 +97,11 @@ class Scatter(loops.LoopForm):
             ),))  # fmt: skip
         copied, read = 2.0 * x * size, float(update * size)
         width = updates.width(dtype)
+        if updates.goes_by_sums(dtype):
+            return Footprint((
+                Kernel(math.ceil(x / width / each), each, 0, 0, copied, copied, issued=_PUT, waits=1),
+                Kernel(math.ceil(update / each), each, 0, 0, asked + read, asked + read + update * SEGMENT_BYTES, issued=_LISTED, waits=2),
+            ))  # fmt: skip
         return Footprint((
             Kernel(math.ceil(x / width / each), each, 0, 0, copied, copied, issued=_PUT, waits=1),
             Kernel(math.ceil(updates.count / each), each, 0, 0, asked, asked + updates.count * SEGMENT_BYTES, issued=_LISTED, waits=2),
@@ -112,10 +118,10 @@ class Scatter(loops.LoopForm):
             updates.by_place(ib, *sources, *results)
 
     @cached_property
-    def _updates(self) -> _Updates:
+    def _updates(self) -> Updates:
         return self._points() if self.form.attrs["axis"] is None else self._along_axis()
 
-    def _points(self) -> _Updates:
+    def _points(self) -> Updates:
         """Those of ScatterND."""
         shape, index = (static_shape(t) for t in self.form.inputs[:2])
         lead, depth, rest = index[:-1], index[-1], shape[index[-1] :]
@@ -128,9 +134,9 @@ class Scatter(loops.LoopForm):
             return te.all(*[p >= 0 for p in place]), (*place, *ones), (*here, *ones)
 
         places, rest = (shape, ()) if ones else (shape[:depth], rest)
-        return _Updates(places, math.prod(lead), rest, point, self.form.attrs["reduction"], self.target)
+        return Updates(places, math.prod(lead), rest, point, self.form.attrs["reduction"], self.target)
 
-    def _along_axis(self) -> _Updates:
+    def _along_axis(self) -> Updates:
         """Elements that go elsewhere along an axis."""
         (shape, count), axis = (static_shape(t) for t in self.form.inputs[:2]), self.form.attrs["axis"]
 
@@ -140,11 +146,11 @@ class Scatter(loops.LoopForm):
             inside = [a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c]
             return te.all(k >= 0, *inside), (*here[:axis], k, *here[axis + 1 :]), here
 
-        return _Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)
+        return Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)
 
 
 @dataclass(frozen=True)
-class _Updates:
+class Updates:
     """`count` updates, each a block of shape `rest`, to the places of shape `places`.
 
     `one(index, e)` gives of update number e whether it is inside, its place, and its index into the updates.
@@ -195,23 +201,26 @@ class _Updates:
             self._by_bits(ib, old, at, new, dst)
             return
         if self._goes_in_words(dst.dtype):
-            self._by_words(ib, old, at, new, dst)
+            scatter_words.by_words(self, ib, old, at, new, dst)
+            return
+        if self.goes_by_sums(dst.dtype):
+            scatter_sums.by_sums(self, ib, old, at, new, dst)
             return
         head = ib.allocate("int32", (self.total,), "head")
         following = ib.allocate("int32", (self.count,), "following") if self.reduction != "none" else None
         shape = (*self.places, *self.rest)
-        width, run = self._width(dst.dtype, self.rest), self._width(dst.dtype, shape)
+        width, run = self.vector_of(dst.dtype, self.rest), self.vector_of(dst.dtype, shape)
         block, copies = self.block // width, math.prod(shape) // run
         is_dense = self.count * _LINE_ELEMENTS >= self.total
         begun = self.total if is_dense else self.count
 
         def exchanged(place: Sequence[Index], value: Expr) -> Expr:
-            return te.call_intrin("int32", "atomic_exch", head[self._flat(place)], value)
+            return te.call_intrin("int32", "atomic_exch", head[self.flat(place)], value)
 
         with loops.each(ib, self.target, max(copies, begun)) as t:
             with loops.where(ib, *[t < copies] * (begun > copies)):
                 copied = split_index(t * run, shape)
-                self._put(ib, dst, copied, run, self._values(old, copied, run))
+                self.put(ib, dst, copied, run, self.values(old, copied, run))
             with loops.where(ib, *[t < begun] * (begun < copies)):
                 if is_dense:
                     head[t] = te.const(-1, "int32")
@@ -223,29 +232,33 @@ class _Updates:
             inside, place, _ = self.one(at, e)
             with ib.if_scope(inside):
                 if following is None:
-                    ib.emit(te.call_intrin("int32", "atomic_max", head[self._flat(place)], e))
+                    ib.emit(te.call_intrin("int32", "atomic_max", head[self.flat(place)], e))
                 else:
                     following[e] = exchanged(place, e)
         with loops.each(ib, self.target, self.count * block) as t:
             e, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block) * width)
             e = ib.let("e", e)
             inside, place, source = self.one(at, e)
-            with ib.if_scope(inside), ib.if_scope(head[self._flat(place)] == e):
+            with ib.if_scope(inside), ib.if_scope(head[self.flat(place)] == e):
                 r = split_index(within, self.rest)
                 here = (*place, *r)
                 if following is None:
-                    self._put(ib, dst, here, width, self._values(new, (*source, *r), width))
+                    self.put(ib, dst, here, width, self.values(new, (*source, *r), width))
                     return
                 value, more = (ib.allocate(dst.dtype, (width,), name, scope="local") for name in ("value", "more"))
-                loops.put_vector(ib, value, 0, self._values(old, here, width))
+                loops.put_vector(ib, value, 0, self.values(old, here, width))
                 update = loops.scalar(ib, "int32", "update", e)
                 with ib.while_loop(update[0] >= 0):
                     _, _, source = self.one(at, update[0])
-                    loops.put_vector(ib, more, 0, self._values(new, (*source, *r), width))
+                    loops.put_vector(ib, more, 0, self.values(new, (*source, *r), width))
                     for k in range(width):
                         value[k] = self._combined(value[k], more[k], dst.dtype)
                     update[0] = following[update[0]]
-                self._put(ib, dst, here, width, loops.vector(value, 0, width))
+                self.put(ib, dst, here, width, loops.vector(value, 0, width))
+
+    def goes_by_sums(self, dtype: str) -> bool:
+        """Whether updates are added by atomic operations."""
+        return self.reduction == "add" and self.count > self.total and scatter_sums.can(self.target, dtype)
 
     # ---- one kernel
 
@@ -255,7 +268,7 @@ class _Updates:
 
     def width(self, dtype: str) -> int:
         """Neighbours that a thread of one kernel has at once: of one place, or places."""
-        return self._width(dtype, self.rest if self.block > 1 else self.places)
+        return self.vector_of(dtype, self.rest if self.block > 1 else self.places)
 
     def span(self, dtype: str, own: int) -> int:
         """Places of a work-group whose threads have so many vectors; 0 where a place has more."""
@@ -293,14 +306,14 @@ class _Updates:
                         body(k, v, split_index((group * vectors + v) * width, shape))
 
             def load(k: int, v: Index, here: Sequence[Index]) -> None:
-                self._keep(ib, kept, k * width, width, self._values(old, here, width))
+                self._keep(ib, kept, k * width, width, self.values(old, here, width))
 
             def empty(p: Index) -> None:
                 head[p] = te.const(-1, "int32")
 
             def found(e: Index) -> Expr:
                 inside, place, _ = self.one(at, e)
-                p = ib.let("p", self._flat(place) - group * span)
+                p = ib.let("p", self.flat(place) - group * span)
                 own: Expr = te.select(te.all(inside, p >= 0, p < span), p, te.const(-1, "int32"))
                 return own
 
@@ -313,7 +326,7 @@ class _Updates:
 
             def settle(k: int, v: Index, here: Sequence[Index]) -> None:
                 self._updated(ib, kept, k * width, v * width, head, following, at, new)
-                self._put(ib, dst, here, width, loops.vector(kept, k * width, width) if width > 1 else kept[k])
+                self.put(ib, dst, here, width, loops.vector(kept, k * width, width) if width > 1 else kept[k])
 
             each_own(load)
             loops.dealt(ib, span, threads, (t,), empty, "serial")
@@ -350,7 +363,7 @@ class _Updates:
             is_there = update[0] >= 0
             with ib.if_scope(is_there) if following is None else ib.while_loop(is_there):
                 _, _, source = self.one(at, update[0])
-                value = self._values(new, (*source, *within), one)
+                value = self.values(new, (*source, *within), one)
                 if following is None:
                     self._keep(ib, kept, first + n, one, value)
                     continue
@@ -386,7 +399,7 @@ class _Updates:
         """The elements as they were; each update writes its place if it is the first to set the place's bit. Where one finds the bit set, the place is marked; all updates
         of marked places look for the last one by an atomic maximum of their numbers, and that one writes once more: two kernels that end at once where nothing is marked."""
         shape = tuple(self.places)
-        run, words = self._width(dst.dtype, shape), -(-self.total // _BITS)
+        run, words = self.vector_of(dst.dtype, shape), -(-self.total // _BITS)
         copies = self.total // run
         seen = ib.allocate("int32", (words,), "seen")
         marked = ib.allocate("int32", (words,), "marked")
@@ -396,7 +409,7 @@ class _Updates:
             """`body` of an update's place as a number, its bit, its index, and its place in the updates, for one that is inside."""
             inside, place, source = self.one(at, e)
             with ib.if_scope(inside):
-                flat = ib.let("flat", self._flat(place))
+                flat = ib.let("flat", self.flat(place))
                 bit = ib.let("bit", te.const(1, "int32") << te.indexmod(flat, _BITS))
                 body(flat, bit, place, source)
 
@@ -406,7 +419,7 @@ class _Updates:
         with loops.each(ib, self.target, max(copies, words)) as t:
             with loops.where(ib, *[t < copies] * (words > copies)):
                 copied = split_index(t * run, shape)
-                self._put(ib, dst, copied, run, self._values(old, copied, run))
+                self.put(ib, dst, copied, run, self.values(old, copied, run))
             with loops.where(ib, *[t < words] * (words < copies)):
                 seen[t] = te.const(0, "int32")
                 marked[t] = te.const(0, "int32")
@@ -448,52 +461,24 @@ class _Updates:
         fits = dtype_info(dtype).bytes in (2, 4) and dtype_info(dtype).lanes == 1 and self.block == 1
         return fits and self.reduction == "none" and self.count * _MOST_PLACES >= self.total
 
-    def _by_words(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
-        """Words of 0; each update's number, from 1 on, above its value, of which a place keeps the largest; then each place by its word."""
-        shape, size = tuple(self.places), dtype_info(dst.dtype).bytes
-        words = ib.allocate("int64", (self.total,), "words")
-        run = self._width(dst.dtype, shape)
-        bits = f"int{8 * size}"
-        with loops.each(ib, self.target, self.total) as t:
-            words[t] = te.const(0, "int64")
-        with loops.each(ib, self.target, self.count) as e:
-            inside, place, source = self.one(at, e)
-            with ib.if_scope(inside):
-                value = te.call_intrin(bits, "reinterpret", new[tuple(source)])
-                value = value.astype(f"u{bits}").astype("int64")
-                word = (e + 1).astype("int64") * (1 << _WORD_BITS) + value
-                ib.emit(te.call_intrin("int64", "atomic_max", words[self._flat(place)], word))
-        with loops.each(ib, self.target, self.total // run) as t:
-            here = split_index(t * run, shape)
-            made = ib.allocate(dst.dtype, (run,), "made", scope="local")
-            if run > 1:
-                loops.put_vector(ib, made, 0, self._values(old, here, run))
-            else:
-                made[0] = old[tuple(here)]
-            for k in range(run):
-                word = ib.let("word", words[t * run + k])
-                with ib.if_scope(word > 0):
-                    made[k] = te.call_intrin(dst.dtype, "reinterpret", word.astype(bits))
-            self._put(ib, dst, here, run, loops.vector(made, 0, run) if run > 1 else made[0])
-
     @staticmethod
-    def _values(of: BufferVar, at: Sequence[Index], width: int) -> Expr:
+    def values(of: BufferVar, at: Sequence[Index], width: int) -> Expr:
         return loops.vector_at(of, at[:-1], at[-1], width) if width > 1 else of[tuple(at)]
 
     @staticmethod
-    def _put(ib: IRBuilder, to: BufferVar, at: Sequence[Index], width: int, made: Expr) -> None:
+    def put(ib: IRBuilder, to: BufferVar, at: Sequence[Index], width: int, made: Expr) -> None:
         if width > 1:
             loops.put_vector_at(ib, to, at[:-1], at[-1], made)
         else:
             to[tuple(at)] = made
 
     @staticmethod
-    def _width(dtype: str, shape: Sequence[int]) -> int:
+    def vector_of(dtype: str, shape: Sequence[int]) -> int:
         """Neighbours of a line that a thread has: as many as it loads at once, or as divide it. Bytes one by one: conditions are no vectors in memory."""
         nbytes = dtype_info(dtype).bytes
         return math.gcd(_LOAD_BYTES // nbytes, int(shape[-1])) if shape and 1 < nbytes <= _LOAD_BYTES else 1
 
-    def _flat(self, place: Sequence[Index]) -> Index:
+    def flat(self, place: Sequence[Index]) -> Index:
         out: Index = 0
         for p, c in zip(place, self.places):
             out = out * c + p

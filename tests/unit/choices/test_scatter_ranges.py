@@ -8,6 +8,7 @@ import pytest
 import tec
 from tec.choices import spaces
 from tec.choices.families.scatters import Scatter
+from tec.ir.interp import run
 from tec.ops.registry import TensorType, get_op
 from tests.thinned import thinned_rows
 
@@ -79,3 +80,27 @@ def test_a_place_and_the_lists_fit(own):
     assert "no room" in long.refusal(long.choice(vectors=own))
     last = _space(_program((50_000, 8), (9000, 1), "none", "float32")[1])  # no lists
     assert last.refusal(last.choice(vectors=own)) is None
+
+
+@thinned_rows(
+    2,
+    "shape, index, dtype",
+    [((50, 7), (70, 1), "float32"), ((13,), (90, 1), "float16"), ((4, 11, 3), (100, 2), "int32"), ((5, 8), (33, 1), "float64")],
+)  # fmt: skip
+def test_many_updates_are_added_by_atomic_operations(shape, index, dtype):
+    """Lists of as many would be walked one update after another. Places several times, from the end, and outside."""
+    xs, outs, types = _program(shape, index, "add", dtype)
+    hopper = tec.Target("cuda -arch=sm_90a")
+    made = _space(outs, hopper).apply({"vectors": 0})
+    (host, *kernels) = tec.lower(made.schedule, [*xs, *made.outputs], target=hopper)
+    assert "atomic_add" in "".join(map(str, kernels)) + str(host) and "atomic_exch" not in str(host)
+    rng = np.random.default_rng(6)
+    x, update = (rng.integers(1, 3, t.shape).astype(dtype) for t in (types[0], types[2]))
+    at = np.stack([rng.integers(-n, n + 1, index[:-1]) for n in shape[: index[-1]]], -1)
+    out = np.zeros(shape, dtype)
+    run(host, [x, at, update, out])
+    want = x.copy()
+    for place, new in zip(at, update):
+        if all(-n <= p < n for p, n in zip(place, shape)):
+            want[tuple(place)] += new
+    np.testing.assert_array_equal(out, want)
