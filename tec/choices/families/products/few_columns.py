@@ -22,7 +22,7 @@ from ...space import Choice, Scheduled, Space
 
 _MOST_COLUMNS = 8
 _LEAST_ROWS = 4  # fewer are products of few rows
-_MOST_SUMS = 24  # of the 32 vector registers
+_MOST_TOGETHER = 8  # rows: of few columns more are no quicker
 # Vectors of a sum at least, where there are so many columns that register tiles take them, in vectors of four: with fewer, lanes take longer to meet than tiles that
 # are partly filled.
 _TILED, _CHAIN = 4, 4
@@ -37,7 +37,8 @@ class FewColumns(Space):
         super().__init__(group, target)
         self.red, self.out, self.matrix = red, out, matrix
         rows, columns = (n or 1 for n in const_shape(red.output(0))[-2:])
-        most = max(1, min(8, _MOST_SUMS // columns))
+        # A step's vectors of the matrix stand in registers beside the sums: two rows of 6 columns took a core with 16 registers 1.7 times as long as one row.
+        most = max(1, min(_MOST_TOGETHER, target.core.registers // columns - 1))
         best = largest_divisor(rows, most)
         self.parameters = {
             "rows": (best, *(r for r in range(most, 0, -1) if rows % r == 0 and r != best)),
