@@ -113,6 +113,7 @@ class Space:
     template: ClassVar[str]
     measured_as: ClassVar[str] = ""  # the template whose rules and figures hold; empty: its own
     is_second = False  # legal, but another template's default is better
+    makes_all_rows = False  # of a class of sizes its last one, however few rows there are
     # Measured figures rank its choices, so that none of them is a rival of its default.
     is_ranked = False
     # Parameters that a template gained, each with the value that does what was done without it: what a record of before means. So does a user's choice that

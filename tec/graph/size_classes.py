@@ -33,10 +33,11 @@ from ..records import dataclass
 from ..target import Target
 from .programs import Program
 
+FEW = 4  # rows, of which some templates make all at once
 MIDDLE = 64  # a size of the class whose loops also serve where those of another class cannot be made
 # The last size of each class (None: there is none), and the size that its choice is made for.
 CLASSES: tuple[tuple[int | None, int], ...] = (
-    (16, 16), (64, 64), (128, 128), (512, 256), (1024, 1024), (4096, 2048), (None, 8192),
+    (FEW, FEW), (16, 16), (64, 64), (128, 128), (512, 256), (1024, 1024), (4096, 2048), (None, 8192),
 )  # fmt: skip
 # Of sizes without end the largest that a choice is judged by: prompts and flattened images have as many rows.
 LARGE = 16384
@@ -97,7 +98,7 @@ def classes_of(program: Program, target: Target, bound: Callable[[str, int], Pro
         kept, asked = (alike, set()) if alike else _apart(program, target, name)
         if asked.isdisjoint(program.sizes.names):
             alike = kept
-        one = _one(program, target, kept[0].choice, partial(bound, name, 1)) if kept else None
+        one = _one(program, target, kept[0], partial(bound, name, 1)) if kept else None
         if len(kept) > 1 or one is not None:
             return Classes(name, tuple([(c.end, c.size, c.judged) for c in kept]), one)
     return None
@@ -127,6 +128,8 @@ def _apart(program: Program, target: Target, name: str) -> tuple[list[_Class], s
             return [], asked
         if name not in asked:  # its choice is the same for all sizes
             return [_Class(None, size, (size,), *best)], asked
+        if end == FEW and not best[0].makes_all_rows:  # what it has serves more rows as well
+            continue
         found.append(_Class(end, size, tuple(dict.fromkeys((size, end or LARGE))), *best))
     judge = _Judge(program, target, name)
     # Classes that are joined one after another must not add up their losses: each size is judged by what its own class preferred.
@@ -195,8 +198,8 @@ def _made(program: Program, sizes: AbstractContextManager[object], building: Bui
         return None
 
 
-def _one(program: Program, target: Target, few: Choice, single: Callable[[], Program]) -> Program | None:
-    """The program with the number 1 in the size's place, where its loops should differ from those of few."""
+def _one(program: Program, target: Target, few: _Class, single: Callable[[], Program]) -> Program | None:
+    """The program with the number 1 in the size's place, where its loops should differ from those of few, or do a part of what those do."""
     try:
         one = single()
     except TecError:  # a definition that has no form for it
@@ -205,7 +208,9 @@ def _one(program: Program, target: Target, few: Choice, single: Callable[[], Pro
     if any(typical(d) < 1 for t in one.outputs for d in static_shape(t)):
         return None
     best = preferred(one.outputs, target) if one.inputs == program.inputs else None
-    return one if best is not None and _gains(*best, few) else None
+    if best is None or not (few.space.makes_all_rows or _gains(*best, few.choice)):
+        return None
+    return one
 
 
 # ---- one function

@@ -49,6 +49,18 @@ def is_unbounded(sizes: Any) -> bool:
     return not names <= likely.ends.keys()
 
 
+def most(x: Size) -> int | None:
+    """The largest number that a size stands for: itself, or of a name the last one that `typically` says; None where neither is known."""
+    if not isinstance(x, Dim):
+        return int(x)
+    likely, names = _LIKELY.get(), x.names()
+    if likely is None:
+        return None
+    likely.asked.update(names)
+    (name, *others) = names
+    return likely.ends.get(name) if not others and x == Dim(name) else None
+
+
 TYPICAL = 32  # what a name stands for where nothing is said of it
 
 

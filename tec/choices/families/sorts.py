@@ -1,5 +1,5 @@
 """The largest elements in order, as loops: lists in vectors (`insertions`); sorts of words in vectors (`word_sorts`); a heap's work, n log k, a line a thread; or a bitonic sort's,
-n log^2 n, all threads at once."""
+n log^2 n, a line a work-group (`shared_sorts`) or all threads at once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
-from ..cost import Footprint
+from ..cost import Footprint, Kernel
 from ..group import Group
 from ..parts import loops
+from ..parts.counts import moved_bytes
 from ..space import Choice
-from . import insertions, selection, word_sorts
+from . import insertions, selection, shared_sorts, word_sorts
 from .top_k import TopK
 
 _RUN = 16  # elements that a CPU looks at together: some vectors
 _WORDS_A_STEP = 16  # compared, in vectors of 8 and with half of the loads of a heap's
+_EXCHANGED = 16  # instructions for a pair of words in shared memory: places, both loads, order, both stores
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 
 class Largest(loops.LoopForm):
-    """The k largest in order, by "heap", "bitonic" sort, or "selection" of the k-th (`selection`)."""
+    """The k largest in order, by "heap", "bitonic" sort of all lines together, "shared" one of a line each, or "selection" of the k-th (`selection`)."""
 
     template: ClassVar[str] = "largest"
     kind: ClassVar[str] = "topk"
@@ -42,7 +44,7 @@ class Largest(loops.LoopForm):
         self.of = TopK.of(form, target)
         self.lines, self.k = self.of.lines, self.of.k
         self.parameters = {
-            "algorithm": ("heap", "bitonic", *(("selection",) if target.is_gpu else ("list", "words"))),
+            "algorithm": ("heap", "bitonic", *(("selection", "shared") if target.is_gpu else ("list", "words"))),
             "by_wave": (False, True) if target.is_gpu else (False,),
         }
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
@@ -56,7 +58,8 @@ class Largest(loops.LoopForm):
             if self.target.is_gpu and self.why_not(found) is None:
                 return found
         if self.target.is_gpu:
-            return self.choice(algorithm="bitonic" if loops.fits(self.form) else "heap", by_wave=False)
+            ways = (self.choice(algorithm=a, by_wave=False) for a in ("shared", "bitonic", "heap"))
+            return next(c for c in ways if self.why_not(c) is None)
         ways = (self.choice(algorithm=a, by_wave=False) for a in ("list", "words", "heap"))
         return next(c for c in ways if self.why_not(c) is None)
 
@@ -68,6 +71,8 @@ class Largest(loops.LoopForm):
         dtype, k = self.of.dtype, self.k
         if choice["algorithm"] == "bitonic" and not loops.fits(self.form):
             return f"all elements are compared at once, and are no more than {loops.LIMIT:,}"
+        if choice["algorithm"] == "shared" and not shared_sorts.can(self.of):
+            return f"shared memory has no room for the words of a line of {self.lines.n} of {dtype}"
         if choice["algorithm"] == "selection" and not selection.can(dtype, k):
             return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {dtype}"
         if choice.get("by_wave", False) and (
@@ -93,6 +98,12 @@ class Largest(loops.LoopForm):
         if choice["algorithm"] == "selection":
             threads = self.target.wavefront_size if choice.get("by_wave", False) else loops.THREADS
             return self.chains(_SEARCHED * (1 + n / threads) + k, count * threads)
+        if choice["algorithm"] == "shared":
+            threads, moved = shared_sorts.threads_of(self.of), float(moved_bytes(self.group))
+            steps, pairs = shared_sorts.steps_of(self.of), shared_sorts.size_of(self.of) / 2 / threads
+            return Footprint((Kernel(
+                count, threads, shared_sorts.size_of(self.of) * shared_sorts.word_bytes(self.of), 0, moved, moved, issued=steps * pairs * _EXCHANGED, waits=3, barriers=2 * steps,
+            ),))  # fmt: skip
         passes = deep * (deep + 1) // 2
         return self.chains(passes, count * n, passes)
 
@@ -103,6 +114,7 @@ class Largest(loops.LoopForm):
             "words": lambda: word_sorts.sorted_words(of, ib, src, *results),
             "heap": lambda: _heaps(of, ib, src, *results),
             "bitonic": lambda: _sorted(of, ib, src, *results),
+            "shared": lambda: shared_sorts.sorted_by_groups(of, ib, src, *results),
             "selection": lambda: selection.selected(of, by_wave, ib, src, *results),
         }
         ways[choice["algorithm"]]()

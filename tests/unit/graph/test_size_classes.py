@@ -198,7 +198,7 @@ def test_a_tile_for_few_rows_does_not_serve_many() -> None:
         (group,) = (g for g in part_of(graph, (), ()).groups if not g.is_alias)
         program = program_of(group, 0, sizes_of_group(group), list(graph.guards))
         found, _ = size_classes._apart(program, target, program.sizes.names[0])
-    few, many = found[0], found[-1]
+    few, many = next(c for c in found if c.end is None or c.end >= 16), found[-1]
     assert few.end is not None and few.choice["rows"] < many.choice["rows"]
 
 
@@ -255,6 +255,31 @@ def test_open_rows_are_loaded_without_a_branch(target: str) -> None:
     *_, last = net.get_source("asm").split("_more_kernel0:\n")
     loads, multiplied = last.split("s_endpgm")[0].rsplit("mfma" if "gfx9" in target else "wmma", 1)
     assert "buffer_load_" in loads and "s_and_saveexec" not in loads and multiplied
+
+
+@pytest.mark.parametrize(
+    ("dtype", "turned", "end", "template"),
+    [("float32", False, "4", "thin product"), ("float32", True, "4", "few rows"), ("float16", True, "16", "few rows by matrix units")],
+)  # fmt: skip
+def test_the_templates_of_few_rows_serve_a_class(dtype: str, turned: bool, end: str, template: str) -> None:
+    """One kernel for up to so many rows: those beyond the last are made of the last one, and stored nowhere. One row has loops of its own, which do a part of the work."""
+    c = Case("few open rows", dtype)
+    w = c.input("y", *((72, 520) if turned else (520, 72)))
+    c.done(c.op("relu", c.op("matmul", c.input("x", "n", 520), w, transpose_b=turned)))
+    (chosen,) = check(
+        c, "rocm -mcpu=gfx942", (1, 2, 3, 4, 5, 9, 16, 17), tec.rocm_emu("gfx942", check="all")
+    ).report.choices.values()
+    assert chosen["classes"][end]["template"] == template and "1" in chosen["classes"]
+
+
+def test_no_condition_stands_between_the_loads_of_few_open_rows() -> None:
+    """With one for each row, 3 x 13,295 x 717 would wait for memory step after step."""
+    c = Case("loads of open rows")
+    c.done(c.op("matmul", c.input("x", "n", 512), c.input("y", 512, 4096)))
+    net = tec.compile(c.graph, "cuda -arch=sm_90a", cache=False)
+    _, last = net.get_source("ptx").split("_4_kernel0(")[:2]
+    loop = last.split("ret;")[0].split("ld.global.nc.v4")
+    assert len(loop) > 8 and not any("bra" in part for part in loop[1:-1])
 
 
 # ---- which loops run

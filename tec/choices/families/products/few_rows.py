@@ -69,6 +69,7 @@ class FewRows(FusedForm):
         self.along = self.lanes = self.wave
         # One row by whole sums of a wavefront (`projections`, `gpu_reductions`) takes an AMD GPU as long by its time model, or a little less.
         self.is_second = operands.m == 1 and not target.chip.early_start
+        self.makes_all_rows = operands.rows is not None
         self.parameters = {
             "columns": (4, 2, 1, 8), "waves": self.threads_up_to_limit(8, 4, 16, 2, 1, each=self.wave), "split_k": (1, 2, 4, 8, 16), "ahead": (1, 2, 4, 8),
             "early": ("start", "") if target.chip.early_start else ("",),
@@ -339,10 +340,16 @@ class RowLoops:
             index = (*before, *(() if row is None else (row,)))
             loops.put_vector(self.ib, to, slot + first, loops.vector_at(buffer, index, column, n))
 
+    def _row(self, m: Index) -> Any:
+        """A row of x, of one that there is in place of one beyond the last."""
+        if self.o.rows is None or (isinstance(m, int) and m == 0):
+            return m
+        return te.min(m, self.o.rows.asexpr() - 1)
+
     def _bring_x(self, u: int, at: Expr) -> None:
         """A step's pieces of x, and of the norm's scale."""
         for m in range(self.o.m):
-            self._load(self.row, (u * self.o.m + m) * self.piece, self.x, m, at)
+            self._load(self.row, (u * self.o.m + m) * self.piece, self.x, self._row(m), at)
         if self.o.scale is not None:
             self._load(self.factors, u * self.piece, self.scale, None, at)
 
@@ -421,6 +428,8 @@ class RowLoops:
             inside = [e < total] * (begin + threads > total)
             m, column = te.indexdiv(e, width), ib.let("column", te.indexmod(e, width))
             inside += [self.block + column < o.n] * (self.covered != o.n)
+            if o.rows is not None:
+                inside.append(m < o.rows.asexpr())
             with loops.where(ib, *inside):
                 self._end(out, sums, squares, ib.let("m", m), column)
 

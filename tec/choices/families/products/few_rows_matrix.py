@@ -99,7 +99,8 @@ def match(group: Group, target: Target) -> Iterator[FewRows]:
     o = found[2]
     unit = unit_of(target, o.x.dtype)
     most = figures.of(FewRowsMatrix.template, target).count("most_rows")
-    if unit is None or not LEAST_ROWS <= o.m <= most:
+    # Of a class of sizes one kernel serves one row and many.
+    if unit is None or not (LEAST_ROWS if o.rows is None else 1) <= o.m <= most:
         return
     space = FewRowsMatrix(group, target, *found, unit)
     if space.epilogue is not None and next(space.drafts(), None) is not None:
@@ -239,7 +240,12 @@ class MatrixLoops(RowLoops):
         _, _, column = unit.coords("b", self.lane, 0)
         lines = [ib.let("x_row", t * unit.n + column) for t in range(self.row_tiles)]
         self.x_rows = [
-            line if (t + 1) * unit.n <= o.m else ib.let("x_row", te.min(line, o.m - 1)) for t, line in enumerate(lines)
+            ib.let("x_row", self._row(line))
+            if o.rows is not None
+            else line
+            if (t + 1) * unit.n <= o.m
+            else ib.let("x_row", te.min(line, o.m - 1))
+            for t, line in enumerate(lines)
         ]
         if self.shared:
             self.xs = ib.allocate(o.x.dtype, (self.shared // 2,), "xs", scope="shared")

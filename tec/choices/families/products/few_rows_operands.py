@@ -8,8 +8,10 @@ from .... import te
 from ....ir import IntImm, TensorRead
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction, Operand
+from ....ops.dims import Dim
 from ....ops.forms import Form
 from ....ops.packed import PackedContraction, Weights
+from ....ops.typical import most
 from ....records import dataclass
 from ....target import Target
 from ....te import PlaceholderOp, Tensor
@@ -24,7 +26,8 @@ LEAST_COLUMNS, LEAST_DEPTH = 64, 256  # below which a sum is too short to be sha
 
 @dataclass(frozen=True)
 class Operands:
-    """x [m, k] times w [n, k] transposed, both as they lie; of packed weights w are the codes. scale: of the norm of x's rows, [k]; gate: w has twice the columns."""
+    """x [m, k] times w [n, k] transposed, both as they lie; of packed weights w are the codes. scale: of the norm of x's rows, [k]; gate: w has twice the columns.
+    rows: of x where their number is symbolic, in a class that ends at m."""
 
     x: Tensor
     w: Tensor
@@ -36,6 +39,7 @@ class Operands:
     eps: float = 0.0
     gate: bool = False
     packed: Packed | None = None
+    rows: Dim | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -103,15 +107,18 @@ def _of_packed(c: PackedContraction) -> Operands | None:
 def _of_product(c: Contraction) -> Operands | None:
     if isinstance(c, PackedContraction):
         return _of_packed(c)
-    sizes = [*c.batch, c.m, c.n, c.k]
-    if type(c) is not Contraction or c.fold is not None or not all(isinstance(s, int) for s in sizes):
+    m, sizes = most(c.m), [*c.batch, c.n, c.k]
+    if type(c) is not Contraction or c.fold is not None or m is None or not all(isinstance(s, int) for s in sizes):
+        return None
+    rows = c.m if isinstance(c.m, Dim) else None
+    if rows is not None and rows.bounds()[0] < 1:  # of no rows there is none to read in place of others
         return None
     if math.prod(c.batch) != 1 or c.acc != "float32":
         return None
     x, w = (_as_it_lies(o, len(c.batch)) for o in (c.a, c.b))
     if x is None or w is None:
         return None
-    return Operands(x, w, int(c.m), int(c.n), int(c.k), c.out_dtype)
+    return Operands(x, w, m, int(c.n), int(c.k), c.out_dtype, rows=rows)
 
 
 def _as_it_lies(operand: Operand, batch: int) -> Tensor | None:

@@ -10,15 +10,21 @@ neighbours. It asks for several steps' pieces at once. Where columns do not fill
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Any, ClassVar
 
-from ....ir import Reduce
+from .... import te
+from ....ir import Expr, Reduce
 from ....ir.dtype import dtype_info
+from ....ir.visit import substituter
+from ....ops.dims import is_symbolic
+from ....ops.registry import static_shape
+from ....ops.typical import most
 from ....schedule import Schedule
 from ....target import Target
-from ....te import ComputeOp
+from ....te import ComputeOp, thread_axis
 from ...cost import Footprint, Kernel
-from ...group import Group, begin, const_shape, is_used, reads_of, reduce_size, same_shape, size_of
+from ...group import Group, begin, const_shape, is_used, reads_of, reduce_size, same_shape, substitute
 from ...parts.counts import moved_bytes
 from ...parts.operands import accumulators
 from ...parts.threads import over_groups
@@ -31,6 +37,8 @@ from ..sum_loops import equal_parts, in_parts
 MOST_ROWS = 8  # more are better off as tiles
 _MOST_SUMS = 64  # of a thread, each a register
 _LEAST_STEPS = 8  # of a part: with fewer, the partial sums' own traffic counts
+# Bytes of a piece where rows may be fewer: of single elements most loads would be of rows, some of which are not there.
+_LEAST_PIECE = 8
 _TRIP = 5  # loads that a price counts for those of a turn, whose next are asked for before the last have come
 _JOIN_THREADS = 128  # of the second kernel's work-groups
 
@@ -40,11 +48,12 @@ class ThinProduct(Space):
 
     template: ClassVar[str] = "thin product"
 
-    def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp, columns: int):
+    def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp, rows: int):
         super().__init__(group, target)
-        self.red, self.out, self.columns = red, out, columns
-        self.outputs, self.length = size_of(red.output(0).shape) or 1, reduce_size(red) or 1
-        self.rows = const_shape(red.output(0))[-2] or 1
+        self.red, self.out, self.rows = red, out, rows
+        *batch, there, self.columns = (n or 1 for n in const_shape(red.output(0)))
+        self.outputs, self.length = math.prod(batch) * rows * self.columns, reduce_size(red) or 1
+        self.makes_all_rows = there != rows
         self.bytes = max(dtype_info(t.dtype).bytes for t in red.inputs)
         self.parameters = {
             "piece": tuple(p for p in (16, 8, 4, 2) if p >= self.bytes),
@@ -59,12 +68,13 @@ class ThinProduct(Space):
         if found is None or found[0].num_outputs > 1 or not same_shape(found[1].output(0), found[0].output(0)):
             return None
         red, out = found
-        shape = const_shape(red.output(0))
-        if len(shape) < 2 or None in shape or not reduce_size(red):
+        shape = static_shape(red.output(0))
+        if len(shape) < 2 or is_symbolic((*shape[:-2], shape[-1])) or not reduce_size(red):
             return None
-        if not 2 <= (shape[-2] or 0) <= MOST_ROWS or not _is_product(red):
+        rows = most(shape[-2])
+        if rows is None or not 2 <= rows <= MOST_ROWS or not _is_product(red):
             return None
-        space = cls(group, target, red, out, shape[-1] or 1)
+        space = cls(group, target, red, out, rows)
         if "steps" not in space.figures or next(space.drafts(), None) is None:
             return None
         # Where parts of the sum have to be joined by a second kernel, sums by themselves may be quicker: by the same price, whose figures a time model gave.
@@ -84,6 +94,8 @@ class ThinProduct(Space):
         lanes = self.lanes(choice)
         if self.columns % lanes:
             return "the columns are no whole number of pieces"
+        if self.makes_all_rows and choice["piece"] < _LEAST_PIECE:
+            return "of so short pieces most loads are of the rows, some of which may not be there"
         if lanes * self.rows > _MOST_SUMS:
             return "sums take too many registers"
         if self._threads(choice) < choice["threads"] or (choice["parts"] > 1 and self.outputs < _JOIN_THREADS):
@@ -124,13 +136,38 @@ class ThinProduct(Space):
         return exact if exact > most // 2 else min(most, steps)
 
     def build(self, choice: Choice) -> Scheduled:
-        s, red, out, lanes, threads = begin(self.group), self.red, self.out, self.lanes(choice), choice["threads"]
+        group, red, out = self._of_whole_rows() if self.makes_all_rows else (self.group, self.red, self.out)
+        s, lanes, threads, is_alone = begin(group), self.lanes(choice), choice["threads"], out is red
         if choice["parts"] > 1:
             red = in_parts(s, red, choice["parts"], lambda part: self._place(s, part, part, lanes, threads))
-            self._place(s, red if self.out is self.red else out, red, 1, _JOIN_THREADS, by_rows=True)
+            self._place(s, red if is_alone else out, red, 1, _JOIN_THREADS, by_rows=True)
         else:
             self._place(s, out, red, lanes, threads)
-        return Scheduled(s, self.group.outputs, choice)
+        return Scheduled(s, group.outputs, choice)
+
+    def _of_whole_rows(self) -> tuple[Group, ComputeOp, ComputeOp]:
+        """The group by a sum [..., block, row, column] of blocks of as many rows as a thread makes, that sum, and the output. Rows beyond the last read the last one's operands and
+        are stored nowhere: a condition in the loop would keep the next loads from being asked for."""
+        result, axes = self.red.output(0), self.red.axis
+        shape: tuple[Any, ...] = tuple(static_shape(result))
+        *batch, there, columns = shape
+        last, blocks, rows = there.asexpr() - 1, ((there + self.rows - 1) // self.rows).asexpr(), self.rows
+
+        def body(*at: Expr) -> Expr:
+            *lead, block, row, column = at
+            place = (*lead, te.min(block * rows + row, last), column)
+            return substituter({a.var: e for a, e in zip(axes, place)})(self.red.body[0])
+
+        def row_of(*at: Expr) -> Any:
+            *lead, row, column = at
+            return wide(*lead, te.indexdiv(row, rows), te.indexmod(row, rows), column)
+
+        wide = te.compute((*batch, blocks, rows, columns), body, name=self.red.name)
+        taken = te.compute(result.shape, row_of, name=f"{self.red.name}_rows")
+        group = Group.of(substitute(self.group.outputs, {result: taken}))
+        (out,) = group.output_ops
+        assert isinstance(wide.op, ComputeOp) and isinstance(out, ComputeOp)
+        return group, wide.op, out
 
     def _place(
         self, s: Schedule, out: ComputeOp, red: ComputeOp, lanes: int, threads: int, by_rows: bool = False
@@ -139,7 +176,14 @@ class ThinProduct(Space):
         own, final = s[accumulators(s, red, out, "local")], s[out.output(0)]
         *lead, row, column = final.op.axis
         column, vec = final.split(column, factor=lanes)
-        final.reorder(*lead, column, row, vec)
+        high = []
+        if self.makes_all_rows and out is red:
+            high = [lead.pop()]
+        elif self.makes_all_rows:  # single rows where parts are joined
+            *high, row = final.split(row, factor=1 if by_rows else self.rows)
+        final.reorder(*high, *lead, column, row, vec)
+        for axis in high:
+            final.bind(axis, thread_axis("blockIdx.y"))
         lead += [column, row] if by_rows else [column]
         own.compute_at(final, over_groups(final, final.fuse(*lead), threads, repeated=True))
         if not by_rows:
