@@ -87,6 +87,19 @@ def test_few_rows_are_not_summed_by_strips_of_a_matrix_in_memory() -> None:
     assert templates == ["cpu product of few rows"] * 3 + ["cpu product"]
 
 
+@pytest.mark.parametrize(("target", "n"), [("llvm -mcpu=haswell", 11), ("llvm -mcpu=znver4", 13), ("llvm", 15)])
+def test_columns_that_fill_no_vector_are_a_panel_of_whole_ones(target: str, n: int) -> None:
+    """Two tiles of half as many columns would load each element of A twice."""
+    xs, outs = program("matmul", {}, ("float32", (3, 40, 96)), ("float32", (3, 96, n)))
+    space = next(s for s in spaces(outs, target) if isinstance(s, RegisterTiles))
+    assert (space.default["columns"], space.default["panels"]) == (16, 1)
+    assert "beyond the last" in space.refusal({**space.default, "panels": 0})
+    if target != "llvm -mcpu=znver4":  # which the host may not be
+        values = feeds(xs)
+        (got,) = run(xs, space.apply(space.default), target, values)
+        np.testing.assert_allclose(got, values[0] @ values[1], rtol=1e-4, atol=1e-4)
+
+
 @thinned(1, ("seed", range(6)), ("target", ["llvm", "llvm -mcpu=haswell"]))
 def test_a_long_sum_goes_in_parts(seed: int, target: str) -> None:
     """Parts of a panel stay in the caches while the rows go by: panels that lie so and those that are made, rows in several runs, columns that fill no panel, a batch, doubles."""

@@ -38,6 +38,7 @@ _TOGETHER = (0, 1, 2, 4, 8, 16)  # panels that rows go along together; those tha
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
 _FEW_COLUMNS = 48  # of which a half vector more or less is a sixth of the work or more
 _SHORTEST_PART = 128  # steps of a sum: the sums of a tile are stored and loaded once a part
+_MOST_VECTORS = 6  # of a tile
 _AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
@@ -155,6 +156,11 @@ class RegisterTiles(Space):
             if block
             else tuple(self.lanes * v for v in (2, 1, 3, 4, 6) if self.n is None or self.lanes * v <= self.n)
         )
+        self.whole = max(_FEWEST_LANES, target.vector_bytes // dtype_info(op.output(0).dtype).bytes)
+        if not block and self.n is not None and self._has_panels():
+            # One panel of whole vectors, filled up with zeros: two tiles of half as many columns load each row of A twice.
+            filled = -(-self.n // self.whole) * self.whole
+            columns = (*columns, *[filled] * (self.n < filled <= _MOST_VECTORS * self.whole))
         self.parameters = {
             "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
             "columns": columns, "unroll": tuple(u for u in (4, 1, 2, 8) if u == 1 or not reduce_size(op) or self._steps() % u == 0), "parallel": (True,) if self.is_open else (True, False),
@@ -196,8 +202,17 @@ class RegisterTiles(Space):
         """Of the sum: multiply-adds, or dot products; 1 where their number is open."""
         return (reduce_size(self.op) or 1) // (self.dot.group if self.dot is not None else 1)
 
+    def _is_filled(self, choice: Choice) -> bool:
+        """Whether a panel has columns beyond the last."""
+        return self.n is not None and not self.block and choice["columns"] > self.n
+
+    def _lanes_of(self, choice: Choice) -> int:
+        return self.whole if self._is_filled(choice) else self.lanes
+
     def why_not(self, choice: Choice) -> str | None:
-        vectors = -(-choice["columns"] // self.lanes)
+        if self._is_filled(choice) and not choice["panels"]:
+            return "rows as they lie have no columns beyond the last"
+        vectors = -(-choice["columns"] // self._lanes_of(choice))
         registers = choice["rows"] * vectors + vectors + 1
         most = self.target.core.registers
         if registers > most:
@@ -224,7 +239,7 @@ class RegisterTiles(Space):
         nbytes = dtype_info(self.op.output(0).dtype).bytes
         every = [
             packing.product_clocks(
-                self.target, z, tile, self.lanes, bool(self.block), self.gathered, nbytes, choice["parts"]
+                self.target, z, tile, self._lanes_of(choice), bool(self.block), self.gathered, nbytes, choice["parts"]
             )
             for z in sizes
         ]
@@ -241,7 +256,7 @@ class RegisterTiles(Space):
         if packed is not None:
             group, _, mm, out = packed
         s = begin_cpu(group, self.target, keep=[] if packed is None else [packed.panels])
-        n, lanes = self.n, self.lanes
+        n, lanes = self.n, self._lanes_of(choice)
         if choice["parts"] > 1:
             _in_parts(s, mm, out, None if packed is None else packed.panels, choice, lanes)
             return Scheduled(s, group.outputs, choice)
