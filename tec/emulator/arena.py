@@ -21,6 +21,9 @@ SHADOWS = {"undefined": 1, **RECORDS, "screen_w": 1, "screen_r": 1}
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.name == "posix" and os.uname().sysname == "Linux" else 0)
 _PAGE = mmap.PAGESIZE
 _APART = 1 << 19  # of the memory, at its end: the requests to the host lie there
+# Of the free addresses that a device takes at most: 1/32 of 128 TiB is 150 GiB of memory with all shadows. Devices live as long as the process, and each is smaller than the one
+# before, so that the hundredth has 6 GiB and libraries still find room; whole shares of a host with 256 GiB were used up by 25.
+_SHARE = 32
 _SLACK = 1 << 16  # accesses of a wave may read shadows a little past the last allocation
 
 
@@ -31,12 +34,21 @@ def _host_bytes() -> int:
         return 1 << 32
 
 
+def _free_addresses() -> int:
+    """Bytes of address space that this process has not taken, of the 47 bits that x86-64 and AArch64 give to programs that ask for no more."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as f:
+            return (1 << 47) - int(f.read().split()[0]) * _PAGE
+    except OSError:
+        return 1 << 47
+
+
 class Arena:
     """`base` and `size` of the memory; `shadow[name]`, the address of a shadow's first byte. Of what lies behind `watched` bytes no race is recorded."""
 
     def __init__(self, wanted: int):
         per_byte = 1 + sum(SHADOWS.values())
-        size = min(wanted, 2 * _host_bytes())
+        size = min(wanted, 2 * _host_bytes(), _free_addresses() // _SHARE // per_byte)
         size = max(1 << 24, (size + _PAGE - 1) // _PAGE * _PAGE)
         while True:
             try:

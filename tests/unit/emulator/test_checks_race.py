@@ -9,6 +9,7 @@ import struct
 import numpy as np
 import pytest
 
+from tec.emulator import arena
 from tec.emulator.arena import Arena
 from tec.emulator.beginning import aligned
 from tec.emulator.checks.race_record import (
@@ -343,3 +344,11 @@ def test_a_record_names_the_access() -> None:
     assert who(me | 2, (2, 2, 2)) == "a store by wave 3 of work-group (1, 1, 1)"
     assert who(me | 1, (8, 1, 1)) == "a load by wave 3 of work-group (7, 0, 0)"
     assert who(me | 63 << WAVE_SHIFT | 1, (8, 1, 1)) == "a load by several waves of work-group (7, 0, 0)"
+
+
+def test_many_devices_leave_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host with much memory 25 devices took all addresses of the process, whose other allocations then failed."""
+    monkeypatch.setattr(arena, "_host_bytes", lambda: 256 << 30)
+    held = [Arena(192 << 30) for _ in range(60)]
+    assert held[0].size > held[-1].size >= 1 << 28
+    assert arena.Reservation(1 << 42).address  # another library's
