@@ -293,7 +293,7 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     taps_of, channels = [sw[k] for k in spatial(attrs)], windows.sizes["C"]
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
-        guarded=_is_padded(attrs),
+        guarded=_is_padded(attrs) or (block > 0 and channels != own_in),
         distinct=distinct_share(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
         tap=block or (own_in if by_taps and isinstance(own_in, int) else 1), sides=_sides(taps_of),
     )  # fmt: skip

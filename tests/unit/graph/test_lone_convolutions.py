@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import tec
+from tec import te
+from tec.choices.group import Group
 from tec.choices.layouts import Convolution
 from tec.graph import Graph, run_graph
 from tec.graph.graph import Node
@@ -16,6 +18,7 @@ from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import wanted
 from tec.graph.passes.lone_convolutions import Lone, lone_convolution
 from tec.ops.layouts import Layout, plain, space
+from tec.ops.registry import TensorType, get_op
 from tests import seeds
 from tests.thinned import thinned_rows
 
@@ -111,6 +114,25 @@ def test_blocks_of_channels_are_right(mcpu: str, dtype: str, shape: tuple[int, .
     x = {"x": np.random.default_rng(1).standard_normal(shape).astype(dtype)}
     got = net.run(x, device=tec.rocm_emu(mcpu, check="all"))[0]
     np.testing.assert_allclose(got, run_graph(g, x)[0], rtol=0.02, atol=0.03)
+
+
+def test_what_fills_a_block_comes_under_conditions() -> None:
+    """Of windows without padding too: of 21 channels in blocks of 8 the last three are none of the image's."""
+    letters = Layout("O(IHW)")
+    x = te.placeholder((1, 21, 9, 9), "float16")
+    for depth, is_filled in ((24, True), (21, False)):
+        w = te.placeholder((32, depth * 9), "float16")
+        none = {k: (v, v) for k, v in (("strides", 1), ("dilations", 1), ("before", 0), ("after", 0))}
+        attrs = {
+            **none,
+            "groups": 1,
+            "kernel": (3, 3),
+            "layouts": (plain(4), letters, Layout("NC(HW)")),
+            "block": 8 if is_filled else 0,
+        }
+        (y,) = get_op("conv").compute(attrs, [x, w], [TensorType("float16", (1, 32, 49))])
+        found = Group.of([y]).form("product")
+        assert found is not None and found[0].attrs["contraction"].b.guarded is is_filled
 
 
 @pytest.mark.parametrize("target", ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942"])
