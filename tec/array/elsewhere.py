@@ -31,7 +31,7 @@ _BY_NAME = by_name(_HERE)
 OF_NAMESPACES = {
     "ndarray": "tec.array.Array", "get": "x.numpy() copies to the host", "cuda": "tec.cuda(0) is a device",
     "RawKernel": "@tec.kernel makes a kernel of a Python function", "ElementwiseKernel": "@tec.kernel, or an expression: it becomes one kernel",
-    "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "expressions are compiled by themselves; @tec.kernel makes a kernel of a Python function",
+    "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "tec.array.jit compiles a function of arrays whole",
     "vectorize": "tec.vmap, or an expression", "grad": "tec.grad", "vmap": "tec.vmap", "lax": "if, for and while of Python are followed",
     "float": "tec.array.float32 or float64", "int": "tec.array.int32 or int64", "Tensor": "tec.array.asarray(x) makes an array", "tensor": "tec.array.asarray(x)", "from_numpy": "tec.array.asarray(x, device=dev)",
     "get_array_module": "x.__array_namespace__() is this module", "get_default_memory_pool": "dev.memory() and dev.empty_cache()",
@@ -100,7 +100,7 @@ OF_ARRAYS = {
     "x.astype(\"float64\")": "double", "x.astype(\"bool\")": "bool", "x.astype(dtype)": "type", "x.reshape(other.shape)": "view_as reshape_as",
     "x itself: arrays are contiguous": "contiguous is_contiguous", "x.ndim": "dim", "tec.array.broadcast_to(x, shape)": "expand expand_as",
     "nothing: tec.grad(f) makes gradients": "requires_grad requires_grad_ grad_fn zero_grad is_leaf retain_grad",
-    "x.size * x.itemsize": "nbytes", "x.device": "is_cuda get_device", "x.size": "nelement",
+    "x.device": "is_cuda get_device", "x.size": "nelement",
     "x[...] = 0": "zero_", "x[...] = value": "fill_ copy_", "x = x + y: arrays are values": "add_ sub_ mul_ div_",
     "tec.array.random.rand(*shape)": "uniform_ normal_", "tec.array.sign(x)": "sgn", "tec.array.take_along_axis(x, indices, axis=k)": "take_along_dim",
     "tec.array.zeros(shape, dtype=x.dtype, device=x.device)": "new_zeros new_empty new_ones new_full new_tensor", "x.astype(y.dtype)": "type_as",

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..te import Tensor
 from .contraction import Contraction, Fold, Operand, piece_elems
@@ -303,6 +305,14 @@ def in_blocks(k: Any, block: int, window: int) -> tuple[Any, Any]:
     """The channel and the place of the window of a term of a sum that goes by blocks of so many channels."""
     outer, inner = te.indexdiv(k, block * window), te.indexmod(k, block * window)
     return outer * block + te.indexmod(inner, block), te.indexdiv(inner, block)
+
+
+def stored_in_blocks(data: Any, block: int) -> Any:
+    """Weights (..., channels, places of the window) as (..., terms) in that order; those that fill the last block are 0. block: 1 leaves them as they are."""
+    *lead, channels, window = data.shape
+    data = np.pad(data, [*[(0, 0)] * len(lead), (0, -channels % block), (0, 0)])
+    parts = data.reshape(*lead, -1, block, window)
+    return np.ascontiguousarray(np.moveaxis(parts, -2, -1)).reshape(*lead, -1)
 
 
 def _sides(taps: Iterable[Size]) -> int:

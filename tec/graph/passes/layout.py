@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...choices import layouts as preferred
+from ...ops.conv import stored_in_blocks
 from ...ops.layouts import Layout, is_same_memory, plain, plain_weights, space
 from ...ops.registry import FINITE, SHAPED, WINDOWED
 from ...ops.transform_layout import filled_channels
@@ -131,7 +132,10 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
     if fill:
         data = np.pad(data, [(0, fill if k == 1 else 0) for k in range(data.ndim)])
     letters, kernel = plain_weights(x.ndim), data.shape[2:]
-    stored = _in_blocks(data, wanted.block) if wanted.block else wanted.weights.store(data, letters.name)
+    if wanted.block:
+        stored = stored_in_blocks(data.reshape(*data.shape[:2], -1), wanted.block)
+    else:
+        stored = wanted.weights.store(data, letters.name)
     weights = b.new.constant(stored, w.name, dtype if wanted.dtype else w.dtype)
     source = b.cast(b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1, groups), dtype, x.name)
     if groups > 1 and data.shape[1] == 1:
@@ -144,14 +148,6 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
     }  # fmt: skip
     (made,) = b.new.add("conv", [source, weights], attrs | _space(x, wanted.x), out.name, node.origin)
     return b.keep(out, wanted.y, b.cast(made, out.dtype, out.name))
-
-
-def _in_blocks(data: Any, block: int) -> Any:
-    """Weights as rows along the sum, so many channels for each place of the window after each other; those that fill the last block are 0."""
-    outs, channels = data.shape[:2]
-    data = np.pad(data.reshape(outs, channels, -1), ((0, 0), (0, -channels % block), (0, 0)))
-    parts = data.reshape(outs, -1, block, data.shape[-1])
-    return np.ascontiguousarray(np.moveaxis(parts, 2, 3)).reshape(outs, -1)
 
 
 def _phases(b: _Twins, node: Node, target: Target) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...choices.layouts import channel_block, filled_multiple
 from ...choices.operator_price import MARGIN, operator_seconds, phases_margin
+from ...ops.conv import stored_in_blocks
 from ...ops.layouts import Layout, plain, space
 from ...ops.registry import Attrs, TensorType
 from ...ops.transform_layout import filled_channels
@@ -50,11 +51,16 @@ def stored_phases(graph: Graph, target: Target) -> Graph:
     outputs = set(graph.outputs)
     found = (_chain(n, users, outputs) for n in graph.nodes if _is_open(n))
     is_alone = sum(n.op == "conv" for n in graph.nodes) == 1
-    chains = {c.last: c for c in found if c is not None and _pays(c, target, is_alone)}
+    chains: dict[Node, tuple[_Chain, Attrs]] = {}
+    for c in found:
+        if c is not None:
+            attrs, seconds = _best(c, target)
+            if _pays(c, seconds, target, is_alone):
+                chains[c.last] = c, attrs
     if not chains:
         return graph
     # What stood behind a convolution would else tell other passes how its image lies.
-    return dead_code(rebuild(graph, lambda b, n: n in chains and _put(b, chains[n], target)))
+    return dead_code(rebuild(graph, lambda b, n: n in chains and _put(b, *chains[n])))
 
 
 def _is_open(node: Node) -> bool:
@@ -149,24 +155,18 @@ def _weights(c: _Chain) -> Any:
     return np.moveaxis(parts, 0, nd)
 
 
-def _put(b: Rebuild, c: _Chain, target: Target) -> bool:
+def _put(b: Rebuild, c: _Chain, attrs: Attrs) -> bool:
     x, w = c.conv.inputs
-    data, attrs = _weights(c), _best(c, target)[0]
-    if attrs.get("block"):
-        nd = len(c.factors)
-        data = data.reshape(*data.shape[: nd + 1], -1, attrs["block"], math.prod(data.shape[nd + 2 :]))
-        data = np.moveaxis(data, -2, -1)
-    weights = b.new.constant(
-        np.ascontiguousarray(data.reshape(*c.factors, data.shape[len(c.factors)], -1)), w.name, w.dtype
-    )
+    data = _weights(c)
+    data = data.reshape(*data.shape[: len(c.factors) + 2], -1)
+    weights = b.new.constant(stored_in_blocks(data, attrs.get("block") or 1), w.name, w.dtype)
     out = c.last.outputs[0]
     (b.map[out],) = b.new.add("conv_phases", [b.value(x), weights], attrs, out.name, c.conv.origin)
     return True
 
 
-def _pays(c: _Chain, target: Target, is_alone: bool) -> bool:
-    """Whether one operator should take less time than a convolution and the copies behind it."""
-    one = _best(c, target)[1]
+def _pays(c: _Chain, one: float, target: Target, is_alone: bool) -> bool:
+    """Whether one operator, of so many seconds, should take less time than a convolution and the copies behind it."""
     copies = sum(operator_seconds(n.op, [v.type for v in n.inputs], n.attrs, target) for n in c.copies)
     return one < least_seconds(c.conv, target, is_alone) + copies
 

@@ -344,7 +344,7 @@ class RowLoops:
         """A row of x, of one that there is in place of one beyond the last."""
         if self.o.rows is None or (isinstance(m, int) and m == 0):
             return m
-        return te.min(m, self.o.rows.asexpr() - 1)
+        return te.min(m, self.o.last_row)
 
     def _bring_x(self, u: int, at: Expr) -> None:
         """A step's pieces of x, and of the norm's scale."""

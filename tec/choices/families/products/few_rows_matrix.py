@@ -240,11 +240,7 @@ class MatrixLoops(RowLoops):
         _, _, column = unit.coords("b", self.lane, 0)
         lines = [ib.let("x_row", t * unit.n + column) for t in range(self.row_tiles)]
         self.x_rows = [
-            ib.let("x_row", self._row(line))
-            if o.rows is not None
-            else line
-            if (t + 1) * unit.n <= o.m
-            else ib.let("x_row", te.min(line, o.m - 1))
+            line if o.rows is None and (t + 1) * unit.n <= o.m else ib.let("x_row", te.min(line, o.last_row))
             for t, line in enumerate(lines)
         ]
         if self.shared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .... import te
 from ....ir import IntImm, TensorRead
@@ -46,6 +47,11 @@ class Operands:
         """What a kernel reads: x, weights, the norm's scale, what packed weights have beside their codes."""
         beside = self.packed.tensors if self.packed is not None else []
         return [self.x, self.w, *([self.scale] if self.scale is not None else []), *beside]
+
+    @property
+    def last_row(self) -> Any:
+        """Of x, those that there are."""
+        return (self.m if self.rows is None else self.rows.asexpr()) - 1
 
     @property
     def weight_bytes(self) -> float:
