@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any, overload
 
@@ -25,7 +24,6 @@ import numpy as np
 from ..errors import ArgumentError, KernelError
 from ..kernels.source import Source, parameters, source_of
 from ..kernels.translate import Argument, LaunchShape
-from ..kernels.values import identity
 from ..locks import fork_safe_lock
 from ..runtime.arrays.ndarray import NDArray, from_numpy
 from ..runtime.devices import device as devices
@@ -35,9 +33,9 @@ from ..runtime.elsewhere import missing
 from ..runtime.modules.arguments import OverlapError, place_of
 from ..target import Target
 from . import messages
-from .packs import Pack, device_of, flattened, packed
+from .packs import Foreign, Pack, device_of, flattened, key_of
 from .reflection import Reflection
-from .specialise import Compiled, argument_type, specialise, target_of
+from .specialise import Compiled, launched_type, specialise, taken_arguments, target_of
 
 _MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
 _MAX_LAUNCHES = 1024
@@ -251,12 +249,10 @@ class Launcher:
             args = self.kernel.bound(args, named)
         given: Sequence[Any] = [from_numpy(a) if type(a) is np.ndarray and a.dtype.names is None else a for a in args]
         try:
-            key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in given])
-        except _Foreign:
+            key = tuple([a.layout if type(a) is NDArray else key_of(a) for a in given])
+        except Foreign:
             given = [taken_arguments(a) for a in given]
-            key = tuple(
-                [a.layout if type(a) is NDArray else a.key if type(a) is Pack else _scalar_key(a) for a in given]
-            )
+            key = tuple([a.layout if type(a) is NDArray else a.key if type(a) is Pack else key_of(a) for a in given])
         compiled = self.known.get(key)
         if compiled is None or not _fresh(compiled):
             compiled = self._prepare(key, given, compiled is not None)
@@ -315,7 +311,7 @@ class Launcher:
     def ready(self, *args: Any) -> Ready | None:
         """A launch on arrays of the same types and shapes as these and with these numbers, for a caller that launches it again and again and knows that what it
         writes shares no memory; it takes their addresses alone. None where the kernel has run with none such, prints or asserts."""
-        compiled = self.known.get(tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args]))
+        compiled = self.known.get(tuple([a.layout if type(a) is NDArray else key_of(a) for a in args]))
         device = device_of(self.kernel.__name__, args)
         if (
             compiled is None
@@ -361,7 +357,7 @@ class Launcher:
                 f"{self.kernel.__name__}({', '.join(names)}) takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given",
                 hint="pass an array or a number for each parameter",
             )
-        return [argument_type(a, n) for a, n in zip(args, names)]
+        return [launched_type(a, n) for a, n in zip(args, names)]
 
     def choose(self, types: Sequence[Argument], target: Target) -> LaunchShape:
         """The shape of the launch, as code is made for it."""
@@ -411,42 +407,6 @@ class Ready:
 
     def __call__(self, addresses: list[int]) -> None:
         self.function.launch(self.device, self.plan, addresses + self.numbers)
-
-
-class _Foreign(Exception):
-    """Internal: an argument that is to be made an NDArray first."""
-
-
-def _scalar_key(a: Any) -> Any:
-    kind = type(a)
-    if kind is int:
-        return int if -0x80000000 <= a < 0x80000000 else ("wide", -0x8000000000000000 <= a < 0x8000000000000000)
-    if kind is float or kind is bool:
-        return kind
-    if isinstance(a, np.generic):
-        return kind
-    if a is None:
-        return a
-    if isinstance(a, tuple) or is_dataclass(kind):
-        try:
-            return identity(a)
-        except TypeError:
-            raise _Foreign from None
-    raise _Foreign
-
-
-def taken_arguments(a: Any) -> Any:
-    """An argument as the runtime takes it."""
-    a = packed(a)
-    return a if type(a) in (NDArray, Pack) else _checked(a)
-
-
-def _checked(a: Any) -> Any:
-    try:
-        _scalar_key(a)
-    except _Foreign:
-        argument_type(a, "given")
-    return a
 
 
 def _device_text(target: Target) -> str:

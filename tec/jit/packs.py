@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from ..errors import KernelError
 from ..kernels.translate import Argument
+from ..kernels.values import identity
 from ..runtime.arrays.complexes import as_parts
 from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
 from ..runtime.arrays.records import Records, records_of
@@ -27,7 +30,10 @@ class Pack:
 
     def __init__(self, form: tuple[Any, ...], parts: list[Any]):
         self.form, self.parts = form, parts
-        self.key: tuple[Any, ...] = (form, tuple([p.key if type(p) is Pack else _key(p) for p in parts]))
+        self.key: tuple[Any, ...] = (
+            form,
+            tuple([p.key if type(p) is Pack else p.layout if type(p) is NDArray else key_of(p) for p in parts]),
+        )
 
     @property
     def leaves(self) -> Iterator[Any]:
@@ -39,12 +45,36 @@ class Pack:
                 yield as_pairs(p) if type(p) is NDArray else p
 
 
-def _key(a: Any) -> Any:
-    if type(a) is NDArray:
-        return a.layout
-    if type(a) is int:
-        return int if -(2**31) <= a < 2**31 else ("wide", a < 2**63)
-    return type(a) if isinstance(a, (bool, float, np.generic)) else a
+class Foreign(Exception):
+    """Internal: an argument that is to be made an NDArray first."""
+
+
+# What a kernel may be given beside arrays, numbers and tuples, each a constant: text, functions that it calls, types.
+_FIXED = (str, type, np.dtype, FunctionType, BuiltinFunctionType, MethodType, partial, np.ufunc)
+
+
+def is_fixed(a: Any) -> bool:
+    """Whether an argument of a launch is text, a function or a type, which are part of the code."""
+    return isinstance(a, _FIXED)
+
+
+def key_of(a: Any) -> Any:
+    """What tells an argument that is no array from those for which there is other code. Raises Foreign."""
+    kind = type(a)
+    if kind is int:
+        return int if -0x80000000 <= a < 0x80000000 else ("wide", -0x8000000000000000 <= a < 0x8000000000000000)
+    if kind is float or kind is bool:
+        return kind
+    if isinstance(a, np.generic):
+        return kind
+    if a is None:
+        return a
+    if isinstance(a, tuple) or is_dataclass(kind) or is_fixed(a):
+        try:
+            return identity(a)
+        except TypeError:
+            raise Foreign from None
+    raise Foreign
 
 
 def as_pairs(a: NDArray) -> NDArray:
@@ -54,7 +84,7 @@ def as_pairs(a: NDArray) -> NDArray:
 
 def packed(a: Any) -> Any:
     """An argument as arrays of the runtime, numbers, constants and `Pack`s of them."""
-    if isinstance(a, (NDArray, str, type)):
+    if isinstance(a, NDArray) or is_fixed(a):
         return a
     if isinstance(a, np.ndarray):
         return of_records(records_of(a)) if a.dtype.names else from_numpy(a)
@@ -76,7 +106,7 @@ def packed(a: Any) -> Any:
 
 def _part(a: Any) -> Any:
     found = packed(a)
-    if found is None or isinstance(found, (str, tuple)) or is_dataclass(found):
+    if found is None or isinstance(found, tuple) or is_dataclass(found) or is_fixed(found):
         return Pack(("constant", found), [])
     return found
 

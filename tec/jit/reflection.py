@@ -24,18 +24,20 @@ class Reflection:
     """What a kernel shows of itself. Arguments are arrays and numbers as in a launch, or their types: "float32[:, :]", "int32"."""
 
     def _for(self, args: Sequence[Any], block: Any, grid_ndim: int, shared_bytes: int, target: Any) -> Any:
-        from .launching import extents, taken_arguments
-        from .specialise import argument_type, target_of
+        from .launching import extents
+        from .specialise import argument_type, launched_type, taken_arguments, target_of
 
         k: Any = self
-        names = parameters(k.source)
+        names, said = parameters(k.source), len(args)
+        if k.has_defaults:
+            args = k.bound(args, {})
         if len(args) != len(names):
             raise KernelError(
                 f"{k.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given",
                 hint='arguments or their types: k.asm("float32[:]", "int32")',
             )
         given = [a if isinstance(a, (str, type, Argument)) else taken_arguments(a) for a in args]
-        types = [argument_type(a, n) for a, n in zip(given, names)]
+        types = [(argument_type if j < said else launched_type)(a, n) for j, (a, n) in enumerate(zip(given, names))]
         shape, n = extents(k.__name__, "the block", block)
         tgt = target_of(device_of(k.__name__, given)) if target is None else as_target(target)
         return k.compiled(types, LaunchShape(shape, max(grid_ndim, n), 0, shared_bytes), tgt)

@@ -27,7 +27,7 @@ from ..records import dataclass
 from ..runtime.arrays.ndarray import NDArray, array
 from ..runtime.devices.device import Device
 from ..target import Target, as_target, chip_of_device
-from .packs import Pack, packed, type_of_pack
+from .packs import Foreign, Pack, is_fixed, key_of, packed, type_of_pack
 
 _VECTOR_BYTES = 16  # an address aligned to as much is part of the type: more no access asks for
 
@@ -93,16 +93,32 @@ def argument_type(a: Any, name: str) -> Argument:
         return described(a, name)
     if isinstance(a, type) and issubclass(a, np.generic):
         return Argument("scalar", normalize_dtype(a))
-    if a is None or isinstance(a, tuple) or (is_dataclass(a) and not isinstance(a, type)):
+    if a is None or isinstance(a, tuple) or (is_dataclass(a) and not isinstance(a, type)) or is_fixed(a):
         return constant(a, name)
-    hint = "pass NumPy arrays, tec.nd arrays, numbers, and tuples, named tuples and dataclasses of constants"
+    hint = "pass NumPy arrays, tec.nd arrays, numbers, text, functions, and tuples, named tuples and dataclasses of constants"
     if isinstance(a, list):
         hint = "pass np.array(x), or a tuple where it is constant"
     raise KernelError(f"the argument {name} is a {type(a).__name__}", hint=hint)
 
 
+def launched_type(a: Any, name: str) -> Argument:
+    """The type of an argument of a launch, where text and types are constants and describe nothing."""
+    return constant(a, name) if is_fixed(a) else argument_type(a, name)
+
+
+def taken_arguments(a: Any) -> Any:
+    """An argument as the runtime takes it."""
+    a = packed(a)
+    if type(a) not in (NDArray, Pack):
+        try:
+            key_of(a)
+        except Foreign:
+            argument_type(a, "given")
+    return a
+
+
 def constant(a: Any, name: str) -> Argument:
-    """The type of an argument that is known when the kernel is compiled: None, a tuple, a named tuple, a dataclass. Raises KernelError where it holds what
+    """The type of an argument that is known when the kernel is compiled: None, text, a function, a tuple, a named tuple, a dataclass. Raises KernelError where it holds what
     may change, as an array does."""
     try:
         return Argument("constant", value=copy.deepcopy(a) if is_dataclass(a) else a)
@@ -121,10 +137,12 @@ def described(text: str, name: str) -> Argument:
     try:
         dtype = head if head in PART else normalize_dtype(head)
     except ExprError as e:
+        if not bracket and not PART.get(head) and text.isidentifier():
+            return constant(text, name)
         raise KernelError(
             f"the argument {name} is the text {text!r}",
             hint="where code is asked for, text is a type: "
-            + '"float32[:]", "int32"; text that a kernel reads is a constant: in a tuple, or from outside',
+            + '"float32[:]", "int32"; a word that is no type is text that the kernel reads',
         ) from e
     if not bracket and head in PART:
         return Argument("group", form=("complex",), parts=(Argument("scalar", PART[head]),) * 2)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -273,8 +274,26 @@ def identity(v: Any) -> Any:
         return (type(v), v.real.hex(), v.imag.hex())
     if hasattr(v, "__dlpack__"):
         raise TypeError("an array is no constant")
+    if isinstance(v, FunctionType):  # one that is made again, as a lambda in a loop is, is the same
+        held = (v.__closure__ or (), *(v.__defaults__ or ()), *(v.__kwdefaults__ or {}).items())
+        return (FunctionType, v.__code__, id(v.__globals__), _held(held))
     hash(v)
     return (type(v), v)
+
+
+def _held(v: Any) -> Any:
+    """What a function holds, as part of what tells it from others: functions and what no key takes tell themselves."""
+    if isinstance(v, tuple):
+        return (type(v), *map(_held, v))
+    if isinstance(v, CellType):
+        try:
+            return _held(v.cell_contents)
+        except ValueError:  # not yet assigned
+            return CellType
+    try:
+        return id(v) if isinstance(v, FunctionType) else identity(v)
+    except TypeError:
+        return id(v)
 
 
 def is_storable(v: Any) -> bool:
