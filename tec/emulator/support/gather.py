@@ -1,16 +1,20 @@
 """Loads and stores of global memory and LDS whose lanes do not all follow each other: groups of 16 lanes, each in its cheapest way.
 
-A group in sequence is one wide access, and one whose lanes load from the same address a broadcast. Another whose lanes are all on takes one access a
-lane, if that is of two or four dwords: a host's gather or scatter moves dword by dword. The rest is gathered or scattered under its mask. Used by
-`support.memory`, after the addresses are checked.
+A group in runs is as many accesses as it has runs, of the host's widest vector each: 16 lanes of a dword, 4 of 16 bytes, as tiles with short or permuted rows have them.
+One whose lanes load from the same address is a broadcast. Another whose lanes are all on takes one access a lane, if that is of two or four dwords: a
+host's gather or scatter moves dword by dword. The rest is gathered or scattered under its mask. Used by `support.memory`, after the addresses are
+checked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ..translate.ops import Out
 from .lanes import STRIP, VEC, apart, load_each, splat, store_each
 from .template import ir
 
+_HALF = 8  # lanes of a run of bytes or 16-bit words
 _SINGLE = (2, 4)  # dwords of accesses that are made lane by lane
 
 
@@ -18,6 +22,61 @@ def grouped(w: int, n: int, space: str, load: bool) -> str:
     """IR for one group: from the addresses %here under the mask %on (its bits: %bits) to or from the dwords at %to, a vector of w dwords further for each; LDS begins at %base."""
     b = Out("v")
     _Group(b, w, n, space, load).write()
+    return "\n".join(b.lines) + "\n"
+
+
+def narrow(space: str, bits: int, load: bool, signed: bool) -> str:
+    """IR for one group of bytes or 16-bit words, at the pointers %p0: two accesses where all lanes are on in two runs, one a lane where all are on, else under the
+    mask. A host has no gather of them, so LLVM makes a branch for each lane of one."""
+    b, ty = Out("v"), f"i{bits}"
+    at = "i64" if space == "global" else "i32"
+    elements = f"<16 x {ty}>"
+    on, row, each, part, end = (b.fresh_label(x) for x in ("on", "row", "each", "part", "end"))
+
+    def wide(value: str) -> str:
+        return b.emit(f"{'sext' if signed else 'zext'} {elements} {value} to {VEC}")
+
+    old = b.emit(f"load {VEC}, ptr %to, align 64")
+    kept = b.emit(f"trunc {VEC} {old} to {elements}")
+    b.put(f"br i1 {b.emit('icmp eq i16 %bits, -1')}, label %{on}, label %{part}")
+    b.label(on)
+    pointers = [b.emit(f"extractelement <16 x ptr> %p0, i64 {i}") for i in range(STRIP)]
+    if space == "scratch":  # whose lanes are a dword or more apart
+        b.put(f"br label %{each}")
+    else:
+        b.put(f"br i1 {_in_runs(b, at, bits // 8, _HALF)}, label %{row}, label %{each}")
+        b.label(row)
+        half, order = f"<{_HALF} x {ty}>", range(STRIP)
+        if load:
+            x, y = (b.emit(f"load {half}, ptr {pointers[first]}, align 1") for first in (0, _HALF))
+            both = b.emit(f"shufflevector {half} {x}, {half} {y}, {_order(order)}")
+            b.put(f"store {VEC} {wide(both)}, ptr %to, align 64")
+        else:
+            for first in (0, _HALF):
+                part_of = _order(order[first : first + _HALF])
+                run = b.emit(f"shufflevector {elements} {kept}, {elements} poison, {part_of}")
+                b.put(f"store {half} {run}, ptr {pointers[first]}, align 1")
+        b.put(f"br label %{end}")
+    b.label(each)
+    got = "poison"
+    for i, pointer in enumerate(pointers):
+        if load:
+            one = b.emit(f"load {ty}, ptr {pointer}, align 1")
+            got = b.emit(f"insertelement {elements} {got}, {ty} {one}, i64 {i}")
+        else:
+            b.put(f"store {ty} {b.emit(f'extractelement {elements} {kept}, i64 {i}')}, ptr {pointer}, align 1")
+    if load:
+        b.put(f"store {VEC} {wide(got)}, ptr %to, align 64")
+    b.put(f"br label %{end}")
+    b.label(part)
+    where = "<16 x ptr> align 1 %p0, <16 x i1> %on"
+    if load:
+        got = b.emit(f"call {elements} @llvm.masked.gather.v16{ty}.v16p0({where}, {elements} zeroinitializer)")
+        b.put(f"store {VEC} {b.emit(f'select <16 x i1> %on, {VEC} {wide(got)}, {VEC} {old}')}, ptr %to, align 64")
+    else:
+        b.put(f"call void @llvm.masked.scatter.v16{ty}.v16p0({elements} {kept}, {where})")
+    b.put(f"br label %{end}")
+    b.label(end)
     return "\n".join(b.lines) + "\n"
 
 
@@ -41,19 +100,18 @@ class _Group:
         on, row, rest, part, end = (b.fresh_label(x) for x in ("on", "row", "rest", "part", "end"))
         b.put(f"br i1 {b.emit('icmp eq i16 %bits, -1')}, label %{on}, label %{part}")
         b.label(on)
-        lowest = b.emit(f"extractelement {self.vector} %here, i64 0")
-        one = b.emit(f"insertelement {self.vector} poison, {at} {lowest}, i64 0")
-        ones = b.emit(f"shufflevector {self.vector} {one}, {self.vector} poison, <16 x i32> zeroinitializer")
-        apart_by = b.emit(f"sub {self.vector} %here, {ones}")
-        in_row = "<" + ", ".join(f"{at} {4 * n * i}" for i in range(STRIP)) + ">"
-        b.put(f"br i1 {self._are(apart_by, in_row)}, label %{row}, label %{rest}")
+        lanes = STRIP if n == 3 else STRIP // n  # of a run
+        b.put(f"br i1 {_in_runs(b, at, 4 * n, lanes)}, label %{row}, label %{rest}")
         b.label(row)
-        self._row(lowest)
+        self._runs([self._pointer(self._lane(i)) for i in range(0, STRIP, lanes)])
         b.put(f"br label %{end}")
         b.label(rest)
         if self.load:
             same, other = b.fresh_label("same"), b.fresh_label("other")
-            b.put(f"br i1 {self._are(apart_by, 'zeroinitializer')}, label %{same}, label %{other}")
+            lowest = self._lane(0)
+            ones = b.emit(f"insertelement {self.vector} poison, {at} {lowest}, i64 0")
+            ones = b.emit(f"shufflevector {self.vector} {ones}, {self.vector} poison, <16 x i32> zeroinitializer")
+            b.put(f"br i1 {_equal(b, self.vector, '%here', ones)}, label %{same}, label %{other}")
             b.label(same)
             start = self._pointer(lowest)
             self._keep([splat(b, b.emit(f"load i32, ptr {self._further(start, 4 * k)}, align 1")) for k in range(n)])
@@ -69,22 +127,31 @@ class _Group:
         b.put(f"br label %{end}")
         b.label(end)
 
-    def _row(self, lowest: str) -> None:
-        """Lanes that follow each other: one wide access."""
-        b, n, start = self.b, self.n, self._pointer(lowest)
+    def _lane(self, i: int) -> str:
+        return self.b.emit(f"extractelement {self.vector} %here, i64 {i}")
+
+    def _runs(self, starts: list[str]) -> None:
+        """Lanes that follow each other from each of `starts` on: one wide access for each."""
+        b, n = self.b, self.n
         if self.load and n == 3:
-            wide = b.emit(f"load <48 x i32>, ptr {start}, align 1")
+            wide = b.emit(f"load <48 x i32>, ptr {starts[0]}, align 1")
             self._keep(
                 [b.emit(f"shufflevector <48 x i32> {wide}, <48 x i32> poison, {_every(k, 3)}") for k in range(3)]
             )
         elif self.load:
-            self._keep(apart(b, [b.emit(f"load {VEC}, ptr {self._further(start, 64 * k)}, align 1") for k in range(n)]))
+            self._keep(apart(b, [b.emit(f"load {VEC}, ptr {start}, align 1") for start in starts]))
         else:
-            b.put(f"store <{STRIP * n} x i32> {_end_to_end(b, self._kept())}, ptr {start}, align 1")
+            ends = _end_to_end(b, self._kept())
+            size = STRIP * n // len(starts)
+            for k, start in enumerate(starts):
+                order = _order(range(size * k, size * k + size))
+                whole = f"<{STRIP * n} x i32>"
+                run = b.emit(f"shufflevector {whole} {ends}, {whole} poison, {order}") if len(starts) > 1 else ends
+                b.put(f"store <{size} x i32> {run}, ptr {start}, align 1")
 
     def _lane_by_lane(self) -> None:
         b = self.b
-        lanes = [self._pointer(b.emit(f"extractelement {self.vector} %here, i64 {i}")) for i in range(STRIP)]
+        lanes = [self._pointer(self._lane(i)) for i in range(STRIP)]
         if self.load:
             self._keep(load_each(b, self.n, lanes))
         else:
@@ -111,11 +178,6 @@ class _Group:
         if self.load:
             self._keep(values)
 
-    def _are(self, apart_by: str, steps: str) -> str:
-        """Whether all lanes are so far from the first."""
-        bits = self.b.emit(f"bitcast <16 x i1> {self.b.emit(f'icmp ne {self.vector} {apart_by}, {steps}')} to i16")
-        return self.b.emit(f"icmp eq i16 {bits}, 0")
-
     def _pointer(self, address: str) -> str:
         if self.space == "global":
             return self.b.emit(f"inttoptr i64 {address} to ptr")
@@ -130,6 +192,25 @@ class _Group:
 
     def _kept(self) -> list[str]:
         return [self.b.emit(f"load {VEC}, ptr {slot}, align 64") for slot in self.slots]
+
+
+def _in_runs(b: Out, at: str, step: int, lanes: int) -> str:
+    """Whether the addresses %here are runs of so many lanes, `step` bytes apart."""
+    vector = f"<16 x {at}>"
+    firsts = _order(i // lanes * lanes for i in range(STRIP))
+    starts = b.emit(f"shufflevector {vector} %here, {vector} poison, {firsts}")
+    steps = "<" + ", ".join(f"{at} {step * (i % lanes)}" for i in range(STRIP)) + ">"
+    return _equal(b, vector, b.emit(f"sub {vector} %here, {starts}"), steps)
+
+
+def _equal(b: Out, vector: str, x: str, y: str) -> str:
+    bits = b.emit(f"bitcast <16 x i1> {b.emit(f'icmp ne {vector} {x}, {y}')} to i16")
+    return b.emit(f"icmp eq i16 {bits}, 0")
+
+
+def _order(lanes: Iterable[int]) -> str:
+    places = ", ".join(f"i32 {i}" for i in lanes)
+    return f"<{places.count('i32')} x i32> <{places}>"
 
 
 def _every(k: int, n: int) -> str:

@@ -225,18 +225,6 @@ done:
   %v$k = load <16 x i32>, ptr %q$k, align 64
   call void @llvm.masked.scatter.v16i32.v16p0(<16 x i32> %v$k, <16 x ptr> align 1 %p$k, <16 x i1> %on)
 
-;;; narrow_ld
-  %v = call <16 x $t> @llvm.masked.gather.v16${t}.v16p0(<16 x ptr> align 1 %p0, <16 x i1> %on, <16 x $t> zeroinitializer)
-  %x = $ext <16 x $t> %v to <16 x i32>
-  %old = load <16 x i32>, ptr %to, align 64
-  %kept = select <16 x i1> %on, <16 x i32> %x, <16 x i32> %old
-  store <16 x i32> %kept, ptr %to, align 64
-
-;;; narrow_st
-  %v = load <16 x i32>, ptr %to, align 64
-  %t = trunc <16 x i32> %v to <16 x $t>
-  call void @llvm.masked.scatter.v16${t}.v16p0(<16 x $t> %t, <16 x ptr> align 1 %p0, <16 x i1> %on)
-
 ;;; bytes_begin
   %sub = and <$w x i32> %addr, splat (i32 $below_align)
   %uneven0 = icmp ne <$w x i32> %sub, zeroinitializer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import CTX
-from .gather import grouped, in_strips
+from .gather import grouped, in_strips, narrow
 from .lane_loop import over_lanes
 from .lanes import STRIP
 from .template import ir
@@ -98,7 +98,7 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
     if is_in_parts:
         text += _scratch_unaligned(w, nbytes, align, load, signed)
     if nbytes < 4:
-        body = _pointers(w, space, 0) + _narrow(f"i{8 * nbytes}", load, signed)
+        body = _pointers(w, space, 0) + narrow(space, 8 * nbytes, load, signed)
     elif space == "scratch":
         body = "".join(_pointers(w, space, k) + _dword(k, 4 * w * k, load) for k in range(n))
     else:
@@ -126,13 +126,6 @@ def _dword(k: int, further: int, load: bool) -> str:
     if load:
         return ir("memory.dword_ld", k=k, further=further)
     return ir("memory.dword_st", k=k, further=further)
-
-
-def _narrow(ty: str, load: bool, signed: bool) -> str:
-    """Bytes and 16-bit words of a strip, lane by lane under the mask (the host has no gather of them)."""
-    if load:
-        return ir("memory.narrow_ld", t=ty, ext="sext" if signed else "zext")
-    return ir("memory.narrow_st", t=ty)
 
 
 def scalar_load(n: int) -> str:
