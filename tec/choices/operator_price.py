@@ -58,6 +58,3 @@ def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs)
     other = TensorType(b.dtype, (*b.shape[:-2], b.shape[-1], b.shape[-2]))
     turned = operator_seconds("matmul", [a, other], {**attrs, "transpose_b": False}, target)
     return turned < MARGIN * operator_seconds("matmul", [a, b], attrs, target)
-
-
-__all__ = ["MARGIN", "is_better_turned", "operator_seconds", "phases_margin", "separate_sums_known", "taps_margin"]

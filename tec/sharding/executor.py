@@ -205,6 +205,3 @@ def _parts(net: ShardedNetwork, inputs: Any, rank: int) -> Any:
         if len(inputs) == len(names)
         else list(inputs)
     )
-
-
-__all__ = ["RankExecutor", "ShardedExecutor"]

@@ -91,6 +91,3 @@ class _List:
         if is_float:
             return te.const(float("nan") if self.largest else float("-inf"), self.dtype)
         return te.max_value(self.dtype) if self.largest else te.min_value(self.dtype)
-
-
-__all__ = ["MOST", "can", "inserted"]

@@ -94,6 +94,3 @@ class Interleaving(Space):
         """A vector of the operand's line number j."""
         index = [*outer, *split_index(at, self.inner), j]
         return source.buffer.vload(tuple(index[k] for k in self.order), f"{self.source.dtype}x{self.lanes}")
-
-
-__all__ = ["Interleaving"]

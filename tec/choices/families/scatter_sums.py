@@ -49,6 +49,3 @@ def by_sums(of: Updates, ib: IRBuilder, old: BufferVar, at: BufferVar, new: Buff
         return
     with loops.each(ib, of.target, total) as t:
         dst[tuple(split_index(t, shape))] = own[t].astype(dst.dtype)
-
-
-__all__ = ["by_sums", "can"]

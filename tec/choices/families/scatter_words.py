@@ -43,6 +43,3 @@ def by_words(of: Updates, ib: IRBuilder, old: BufferVar, at: BufferVar, new: Buf
             with ib.if_scope(word > 0):
                 made[k] = te.call_intrin(dst.dtype, "reinterpret", word.astype(bits))
         of.put(ib, dst, here, run, loops.vector(made, 0, run) if run > 1 else made[0])
-
-
-__all__ = ["by_words"]

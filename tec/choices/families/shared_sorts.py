@@ -83,6 +83,3 @@ def sorted_by_groups(of: TopK, ib: IRBuilder, src: Any, values: Any, index: Any)
                 to = of.kept.at(line, t + begin)
                 values[to] = src[lines.at(line, at)]
                 index[to] = at.astype("int64")
-
-
-__all__ = ["can", "sorted_by_groups", "steps_of", "threads_of"]

@@ -147,6 +147,3 @@ class _Row:
             high = ib.let("high", Shuffle((value,), tuple(range(lanes, 2 * lanes))))
             value = ib.let("joined", both(low, high))
         return value
-
-
-__all__ = ["SoftmaxRows"]

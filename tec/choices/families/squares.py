@@ -174,6 +174,3 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> TurnedAxes | None
     sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
     apart = math.prod(n or 1 for n in source[where.index(last) + 1 :]) * dtype_info(read.tensor.dtype).bytes
     return TurnedAxes(along, across, apart) if min(sizes) >= _LEAST else None
-
-
-__all__ = ["Squares"]

@@ -223,6 +223,3 @@ class _Line:
         other = ib.let("other", Shuffle((v,), tuple(j ^ mask for j in range(lanes))))
         greater, less = ib.let("greater", te.max(v, other)), ib.let("less", te.min(v, other))
         return ib.let("v", Shuffle((greater, less), tuple(j + (lanes if j & bit else 0) for j in range(lanes))))
-
-
-__all__ = ["MOST_WORDS", "can", "sorted_words", "steps"]

@@ -95,6 +95,3 @@ def seconds(c: Contraction, sides: str, machine: Machine) -> float:
             elements = typical(math.prod((*c.batch, *_extents(c, o))))
             total += split_k.KERNEL_US * 1e-6 + 2 * elements * dtype_info(o.dtype).bytes / (gbps * 1e9)
     return total
-
-
-__all__ = ["SIDES", "copied", "may_copy", "options", "schedule", "seconds"]

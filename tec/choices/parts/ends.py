@@ -172,6 +172,3 @@ def copied(product: Tensor) -> tuple[ComputeOp, Tensor]:
 
 def _total(parts: Tensor, count: int, c: Contraction) -> Tensor:
     return split_k.total(parts, count, (*c.batch, c.m, c.n), c.out_dtype)
-
-
-__all__ = ["MET", "PIECE", "Mainloop", "added", "added_tiles", "as_they_lie", "copied", "met", "product_of", "shared", "sketch", "stored"]  # fmt: skip

@@ -65,6 +65,3 @@ class Tiles:
             at = tile = neighbours_on_a_die(stage, tile, None, dies)
         stage.bind(tile, thread_axis("blockIdx.x"))
         return at
-
-
-__all__ = ["Tiles", "count", "even_band"]

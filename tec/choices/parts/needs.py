@@ -51,6 +51,3 @@ def shared_memory(bytes_: int, most: int) -> str | None:
 def sums(registers: int, most: int) -> str | None:
     """The sums of a thread leave it registers for what it multiplies."""
     return f"{registers} registers of a thread for the sums alone" if registers > most else None
-
-
-__all__ = ["THREAD_PART", "dealt", "extents", "filled", "first", "parts_of", "shared_memory", "sums"]

@@ -179,20 +179,3 @@ def begin_with(
     out = group.output_ops[0]
     assert isinstance(out, ComputeOp)
     return Begun(s, group, outputs, out)
-
-
-__all__ = [
-    "IN_PLACE",
-    "Begun",
-    "InMemory",
-    "Product",
-    "accumulators",
-    "anchored",
-    "begin_with",
-    "contraction",
-    "folds_rows",
-    "follows",
-    "in_memory",
-    "is_own_place",
-    "operands",
-]

@@ -75,6 +75,3 @@ def traffic_seconds(parts: int, results: float, machine: Machine) -> float:
     """What storing and adding up the parts takes; they are still in the second-level cache, at about twice its memory's rate. 0 of one part."""
     gbps = machine.reached_gbps
     return 0.0 if parts == 1 else KERNEL_US * 1e-6 + 4.0 * results * (2 * parts + 1) / (2e9 * gbps)
-
-
-__all__ = ["end", "schedule_total", "sums", "total", "traffic_seconds"]

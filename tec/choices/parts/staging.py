@@ -52,6 +52,3 @@ def bring(stage: Stage, product: Stage, step: IterVar, threads: Sequence[tuple[I
         stage.unroll(parts)
     if vector is not None:
         (stage.unroll if turn[0] == 1 else stage.vectorize)(vector)
-
-
-__all__ = ["bring", "deal"]

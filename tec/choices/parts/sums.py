@@ -126,6 +126,3 @@ def vectorize(final: Stage, axis: IterVar, lanes: int, width: int) -> None:
         pieces, axis = final.split(axis, factor=lanes)
         final.unroll(pieces)
     final.vectorize(axis)
-
-
-__all__ = ["RUN", "Share", "Steps", "block", "in_vectors", "nest", "over_threads", "share", "vectorize"]

@@ -22,6 +22,3 @@ def step(dtype: str) -> int:
 def boxed(elements: int, dtype: str) -> int:
     """So many elements of a row, filled up to whole boxes."""
     return filled(elements, BOX_BYTES // dtype_info(dtype).bytes)
-
-
-__all__ = ["BOX_BYTES", "FILE_REGISTERS", "ROWS", "WARPS", "boxed", "step"]

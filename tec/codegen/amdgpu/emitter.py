@@ -120,6 +120,3 @@ def machine_of(target: Target) -> LLVMMachine:
         other = 96 - target.wavefront_size
         features += [f"+wavefrontsize{target.wavefront_size}", f"-wavefrontsize{other}"]
     return LLVMMachine(TRIPLE, target.mcpu, ",".join(features))
-
-
-__all__ = ["TRIPLE", "AmdgpuEmitter", "machine_of"]

@@ -64,5 +64,3 @@ FORMATS = {
     "float8_e5m2fnuz": Format(8, 2, 16, 61440.0, 0x80, 0x80),
     "float8_e4m3fnuz": Format(8, 3, 8, 248.0, 0x80, 0x80),
 }
-
-__all__ = ["FORMATS", "Format"]

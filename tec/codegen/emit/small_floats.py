@@ -102,6 +102,3 @@ class SmallFloats(Part):
             unsigned = self.op(f"icmp eq {t} {self.op(f'and {t} {magnitude}, {const(f.sign - 1)}')}, {const(0)}")
             sign = self.op(f"select {b} {unsigned}, {t} {const(0)}, {t} {sign}")
         return self.op(f"or {t} {magnitude}, {sign}")
-
-
-__all__ = ["SmallFloats"]

@@ -305,4 +305,3 @@ CALLS = {
     "wgmma_commit": wgmma_commit, "wgmma_wait": wgmma_wait, **dict.fromkeys(("turn_take", "turn_give", "turn_meet"), turn),
     **dict.fromkeys(("mbarrier_init", "mbarrier_fence", "mbarrier_expect", "mbarrier_arrive", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
-__all__ = ["CALLS"]

@@ -62,6 +62,3 @@ def _axes(mean: Value) -> tuple[int, int] | None:
     axes = sorted({a % ndim for a in mean.node.attrs["axes"]})
     neighbours = bool(axes) and axes == list(range(axes[0], axes[-1] + 1))
     return (axes[0], axes[-1] + 1) if neighbours and mean.node.attrs.get("keepdims", True) else None
-
-
-__all__ = ["column_norms"]

@@ -178,6 +178,3 @@ def _turned(out: str, rows: list[str], columns: list[str], size: Mapping[str, Si
         if list(out) == [*turned, *first, *left] and math.prod(typical(size[c]) for c in left) >= _LEAST_LEFT:
             return is_second, turned
     return False, []
-
-
-__all__ = ["einsums_as_products"]

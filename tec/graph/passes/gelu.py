@@ -120,6 +120,3 @@ def _one_and(v: Value, op: str, own: Callable[[Value], bool], combined: str = "a
         if _number(one) == 1.0 and made.node is not None and made.node.op == op and own(made):
             return made.node.inputs[0]
     return None
-
-
-__all__ = ["find_gelu"]

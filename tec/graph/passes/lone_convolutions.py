@@ -140,6 +140,3 @@ def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more
     return operator_seconds(
         "transform_layout", [t], {"layouts": (source, to), "sizes": tuple(sizes.items()), **more}, target
     )
-
-
-__all__ = ["GATHERS", "Lone", "alone", "least_seconds", "lone_convolution"]

@@ -142,6 +142,3 @@ def _all(parts: list[Any], inputs: list[Value], found: dict[str, Value]) -> Iter
         return
     for more in matches(parts[0], inputs[0], found):
         yield from _all(parts[1:], inputs[1:], more)
-
-
-__all__ = ["MADE", "Either", "Found", "Named", "Rule", "apply_rule", "last_axes", "matches", "number"]

@@ -72,6 +72,3 @@ def _in_two(b: Rebuild, node: Node, first: Axes, second: Axes) -> bool:
         (made,) = b.new.add("reshape", [made], {"shape": out.shape}, out.name, node.origin)
     b.map[out] = made
     return True
-
-
-__all__ = ["separate_sums"]

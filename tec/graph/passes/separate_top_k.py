@@ -97,6 +97,3 @@ def _in_two(b: Rebuild, node: Node, parts: int) -> bool:
     for out, v in zip(node.outputs, made):
         b.map[out] = shaped(v, *out.shape)
     return True
-
-
-__all__ = ["separate_top_k"]

@@ -137,6 +137,3 @@ def _stands(v: Value, users: dict[Value, list[Node]], outputs: set[Value]) -> bo
         elif n.definition.kind not in (OPAQUE, COMPLEX):
             return False
     return True
-
-
-__all__ = ["join_siblings"]

@@ -316,6 +316,3 @@ def one_spelling(graph: Graph) -> Graph:
     for rule in RULES:
         graph = apply_rule(rule, graph)
     return graph
-
-
-__all__ = ["GAP", "INVERSE", "ROOT", "RULES", "one_spelling"]

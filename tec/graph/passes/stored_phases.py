@@ -217,6 +217,3 @@ def pixels_seconds(x: TensorType, w: TensorType, attrs: Attrs, target: Target) -
 
 def _seconds(x: TensorType, w: TensorType, attrs: Attrs, target: Target) -> float:
     return operator_seconds("conv_phases", [x, w], attrs, target)
-
-
-__all__ = ["are_better_by_pixels", "by_pixels", "pixels", "stored_phases"]

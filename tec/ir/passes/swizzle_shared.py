@@ -104,6 +104,3 @@ class _Swizzle:
             at = self.indices(out.buffer, out.indices)
             return S.BufferStore(out.buffer, out.value, at, out.predicate, out.loc)
         return out
-
-
-__all__ = ["swizzle_shared"]

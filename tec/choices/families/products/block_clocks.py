@@ -92,6 +92,3 @@ def _resident(target: Target, choice: Choice, block: Block, size: int) -> int:
     registers = min(_MOST_REGISTERS, max(_LEAST_REGISTERS, held))
     shared = choice["stages"] * (choice["rows"] + choice["columns"]) * (choice["step"] + RUN) * size
     return int(min(_FILE // (block.threads * registers), target.lds_bytes // shared, _MOST_RESIDENT))
-
-
-__all__ = ["TEMPLATE", "Block", "seconds"]

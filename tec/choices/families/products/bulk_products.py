@@ -210,6 +210,3 @@ def _result(final: Stage, choice: Choice, trans_b: bool) -> Any:
     if near:
         final.vectorize(near[0])
     return thread
-
-
-__all__ = ["BulkProduct"]

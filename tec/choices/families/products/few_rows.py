@@ -461,6 +461,3 @@ class RowLoops:
         shape = self.space.form.outputs[0].shape
         place = (*[0] * (len(shape) - 2), m, self.block + column)
         out[place] = self.space.ended(place, y.astype(o.out_dtype), self.beside)
-
-
-__all__ = ["FewRows", "RowLoops", "match"]

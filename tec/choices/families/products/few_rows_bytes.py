@@ -258,6 +258,3 @@ class ByteLoops(PackedLoops):
 def _four(numbers: list[Any]) -> Any:
     """Four whole numbers as the bytes of a word, the first lowest."""
     return build.reinterpret("uint32", Shuffle(tuple(n.astype("int8") for n in numbers), (0, 1, 2, 3)))
-
-
-__all__ = ["ByteRows", "match"]

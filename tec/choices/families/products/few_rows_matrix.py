@@ -414,6 +414,3 @@ class MatrixLoops(RowLoops):
             # Rows beyond the last are the last once more.
             with ib.if_scope(mine == 0):
                 squares[self.mine * o.m + line] = total
-
-
-__all__ = ["FewRowsMatrix", "match"]

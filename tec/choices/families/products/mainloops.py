@@ -18,6 +18,3 @@ def of(c: Contraction, target: Target, group: Group, result: Tensor) -> Iterator
         return
     some = [*padded_warpgroups.loops(c, target, group, result), *matrix_units.loops(c, target)]
     yield from some or register_blocks.loops(c, target, group, result)
-
-
-__all__ = ["of"]

@@ -97,6 +97,3 @@ def brought(t: Tiling, shape: Shape, target: Target, known: Figures) -> tuple[fl
         )
         clocks, first = clocks + own, first + 0.5 * own * _is_gathered(t, shape, side, target)
     return asked, clocks, first
-
-
-__all__ = ["PIECE_BYTES", "brought", "gathers", "singles"]

@@ -72,6 +72,3 @@ def _along_sum(o: Operand) -> Operand:
 
 def _widened(o: Operand, dtype: str) -> Operand:
     return replace(o, at=lambda *index: o.at(*index).astype(dtype), dtype=dtype)
-
-
-__all__ = ["Words", "in_words"]

@@ -204,6 +204,3 @@ def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: boo
         if together <= max(1, sizes[2] // (vectors * lanes))
     )
     return min(found, default=math.inf)
-
-
-__all__ = ["Packed", "least_clocks", "make_at", "packed", "product_clocks", "run_clocks", "walk"]

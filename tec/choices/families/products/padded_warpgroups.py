@@ -306,6 +306,3 @@ def _store(final: Stage, tiles: Tiles, out: ComputeOp, columns: int, threads: li
     rest, _ = deal(final, rest, threads)
     final.unroll(rest)
     final.vectorize(vec)
-
-
-__all__ = ["PaddedWarpgroupProduct"]

@@ -266,6 +266,3 @@ class Blocks(ends.Mainloop):
                 s[tile].storage_align(tile.op.axis[-2], step, run)
             piece = pack if turned else math.gcd(tile.op.attrs.get("wide", 1), run)
             bring(s[tile], steps.stage, steps.step, threads, piece, turn=(1, pack) if turned else (0, 0))
-
-
-__all__ = ["RegisterBlocks"]

@@ -88,6 +88,3 @@ def ordered(t: Tiling, shape: Shape, machine: Machine, held: int, bands: Iterabl
     high = -(-shape.m // t.m)
     ways = [t, *(replace(t, group_m=b) for b in bands if high % b == 0)]
     return min(ways, key=lambda x: beyond_bytes(x, shape, machine, held))
-
-
-__all__ = ["BANDS", "beyond_bytes", "beyond_seconds", "lines", "ordered", "touched"]

@@ -154,6 +154,3 @@ def _order(to: E.BufferLoad, piece: int, lane: S.For, loops: list[S.For]) -> E.E
     first = substitute(place, {f.var: B.const(0, f.var.dtype) for f in loops})
     out: E.Expr = ana.simplify(B.floordiv(first, piece))
     return out
-
-
-__all__ = ["LANES", "as_copies", "copies_by_lanes", "predicated"]

@@ -53,6 +53,3 @@ class Body:
             elif id(w.buffer) in named and id(w.buffer) not in outside:
                 s = S.Alloc(w.buffer, s, w.notes)
         return redirected(clone(s, {loop.var: step}), slots, slot)
-
-
-__all__ = ["Body"]

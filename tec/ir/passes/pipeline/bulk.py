@@ -63,6 +63,3 @@ def of_group(e: E.Expr, groups: Mapping[E.Var, E.Expr]) -> E.Expr:
         return e
     a, b, acc = e.args
     return E.Call(e.op, (substitute(a, groups), substitute(b, groups), acc), e.dtype, e.attrs)
-
-
-__all__ = ["effect", "is_bulk_fill", "loaded_bytes", "of_group", "reporting"]

@@ -417,6 +417,3 @@ def _is_fenced(func: Func, b: Buffer) -> bool:
 def _elements(b: Buffer) -> int:
     """Elements from one box of a buffer to the next."""
     return (const_int(b.shape[1]) or 0) * (const_int(b.shape[2]) or 0)
-
-
-__all__ = ["MOST_RANK", "bulk_copies"]

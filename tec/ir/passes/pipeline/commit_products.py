@@ -119,6 +119,3 @@ class _Commit:
             return map_stmt(x, fs, lambda e: of_group(e, groups))
 
         return fs(s)
-
-
-__all__ = ["commit_products", "is_piped", "settle"]

@@ -158,6 +158,3 @@ def in_order(items: Sequence[Item], work: Item | None = None, joined: Joined | N
         return joined(stmts[:at], stmts[at], stmts[at + 1 :])
 
     return turn
-
-
-__all__ = ["Expanded", "Item", "Turn", "Where", "expand", "in_order"]

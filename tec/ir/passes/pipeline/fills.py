@@ -132,6 +132,3 @@ class Pipeline:
             notes = replace(a.notes.below_new_axis(), double_buffer=False, ordered=ordered or a.notes.ordered)
             out = S.Alloc(self.slots[id(a.buffer)], out, notes)
         return out
-
-
-__all__ = ["Fills", "Pipeline"]

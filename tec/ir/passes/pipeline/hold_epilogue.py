@@ -190,6 +190,3 @@ def _replaced(s: S.BufferStore, load: E.BufferLoad, by: E.Expr) -> S.BufferStore
         return by if e is load else map_expr(e, fe)
 
     return S.BufferStore(s.buffer, fe(s.value), s.indices, s.predicate, s.loc)
-
-
-__all__ = ["hold_epilogue", "hold_operands"]

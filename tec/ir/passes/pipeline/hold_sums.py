@@ -78,6 +78,3 @@ def _stores_under(s: S.Stmt, b: Buffer) -> bool:
         return isinstance(x, S.IfThenElse) and any_stmt(x, is_store)
 
     return any_stmt(s, is_branch)
-
-
-__all__ = ["hold_sums"]

@@ -348,8 +348,3 @@ def _unfit(why: str, *stmts: S.Stmt) -> LoweringError:
         hint='s[C].pragma(block, "fragments_ahead") on the loop within a "software_pipeline"; unroll the loops below it',
         locate=False,
     )
-
-
-__all__ = [
-    "BARRIER", "FIRM", "KEPT", "Copies", "Leaf", "are_even", "blocks_of", "computed", "interleaved", "leaves_of", "pieces_of", "wants_leaves", "woven",
-]  # fmt: skip

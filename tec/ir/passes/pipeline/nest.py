@@ -55,6 +55,3 @@ class Nest:
         for x in reversed(self.around if around is None else around):
             body = x.with_body(body) if isinstance(x, S.For) else S.IfThenElse(x.cond, body)
         return body
-
-
-__all__ = ["Nest", "is_choice", "masked"]

@@ -175,6 +175,3 @@ def _refused(loop: S.For, why: str, hint: str) -> LoweringError:
     return LoweringError(
         f"software_pipeline of loop {loop.var.name}: {why}", where=first_place(loop.body), hint=hint, locate=False
     )
-
-
-__all__ = ["ordered_pipeline"]

@@ -148,6 +148,3 @@ def _carried(pipe: Pipeline, held: Copies, stores: Callable[[Turn, int], list[S.
         Item(lambda t: held.fill(leaves_of(pipe.work(t, 1))[0]), 1, where=Where.AT_LAST),
         Item(first_half, 2, "steady", Where.FROM_LAST),
     ]
-
-
-__all__ = ["through_sets"]

@@ -277,6 +277,3 @@ def filled_by(s: S.Stmt) -> Buffer:
         return filled_by(s.then)
     assert isinstance(s, S.Evaluate) and isinstance(s.value, E.Call)
     return operand(s.value)
-
-
-__all__ = ["Ring", "Roles", "Slots", "filled_by", "operand", "shared_buffers"]

@@ -90,6 +90,3 @@ class Region(Roles):
     def in_its_slot(self, e: E.Expr) -> E.Expr:
         """An expression with each filled buffer in the slot where the work stands."""
         return self.expr_in_slot(e, lambda b: self.rings[id(b)].used.at(), group=True)
-
-
-__all__ = ["Region"]

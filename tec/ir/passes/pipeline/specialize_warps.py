@@ -363,6 +363,3 @@ def _synchronised(s: S.Stmt) -> S.Stmt:
 
 def _writes(s: S.Stmt, buffer: Buffer) -> bool:
     return any_stmt(s, lambda x: isinstance(x, S.BufferStore) and x.buffer is buffer)
-
-
-__all__ = ["specialize_warps"]

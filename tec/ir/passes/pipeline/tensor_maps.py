@@ -74,6 +74,3 @@ def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
         return map_stmt(s, stmt, expr)
 
     return stmt(body), found
-
-
-__all__ = ["MAP_ALIGN", "MAP_BYTES", "SCOPE", "tensor_maps"]

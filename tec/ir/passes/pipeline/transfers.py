@@ -234,6 +234,3 @@ def _across(pipe: Pipeline, wait: Callable[[E.Expr], S.Stmt], again: Callable[[T
     turns = replace(loop, var=E.Var(f"{loop.var.name}_ahead", loop.var.dtype), min=B.const(0, loop.var.dtype), extent=B.mul(loop.extent, blocks), unroll=loop.unroll or 1)  # fmt: skip
     turn = woven(items, leaves, held, whole=True, marks=(S.NOP, FIRM))
     return held.around(expand(turns, 1, turn, guarded=True).stmt)
-
-
-__all__ = ["background", "copies_in_background", "ring", "straight_to_slots"]
