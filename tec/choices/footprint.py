@@ -21,6 +21,7 @@ from ..ir import Buffer, Func
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.dtype import dtype_info, with_lanes
+from ..ir.index_values import evaluated
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
@@ -29,7 +30,6 @@ from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
 from ..records import dataclass
 from ..target import Target
-from .addresses import evaluated
 from .cost import Footprint, Kernel
 from .counts import Counts
 from .launched import OPEN_GROUPS, Launch, launches

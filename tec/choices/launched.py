@@ -8,9 +8,9 @@ from typing import Any
 
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.index_values import evaluated
 from ..ir.work import UNKNOWN_TRIPS
 from ..records import dataclass
-from .addresses import evaluated
 
 OPEN_GROUPS = 1  # work-groups where their number depends on what is not a size
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..choices.addresses import evaluated
 from ..ir import Func
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.dtype import dtype_info
+from ..ir.index_values import evaluated
 from ..ir.printer import func_to_text
 from ..notebook import escape
 

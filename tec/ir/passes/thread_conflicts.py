@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import math
-from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from .. import expr as E
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import dtype_info
+from ..index_values import Known, evaluated
 from ..visit import substitute, visit
 
 _LIMIT = 1 << 19  # index values that one comparison may enumerate
@@ -74,13 +74,13 @@ class Conflicts:
         self.threads = threads
         self.wave = wave
         self.count = 1
-        self.env: dict[int, Array] = {}
+        self.env: dict[E.Var, Array] = {}
         ids = 1
         for _, extent in threads:
             ids *= extent
         lane = np.arange(ids, dtype=np.int64)
         for var, extent in threads:
-            self.env[id(var)] = lane % extent
+            self.env[var] = lane % extent
             lane = lane // extent
         self.count = ids
         # What was found, by ids; with each what the ids are of, so that they stay its own. Accesses of loops written out have most of their terms in common.
@@ -212,7 +212,7 @@ class Conflicts:
 
         def on_expr(e: E.Expr) -> None:
             if type(e) is E.Var:
-                kinds.add("thread" if id(e) in self.env else "inner" if id(e) in inner else "uniform")
+                kinds.add("thread" if e in self.env else "inner" if id(e) in inner else "uniform")
             elif type(e) is E.BufferLoad:
                 raise UnknownError
 
@@ -236,11 +236,11 @@ class Conflicts:
         grid = self._grid(axes)
         total: Array = np.zeros(grid.owner.shape, dtype=np.int64)
         for times, term in terms:
-            total += times * evaluate(term, grid.env, grid.known)
+            total += times * _values(term, grid.env, grid.known)
         masks: list[Array] = []
         for c in conds:
             with contextlib.suppress(UnknownError):  # then the access may happen
-                masks.append(np.broadcast_to(evaluate(c, grid.env, grid.known), total.shape).astype(bool))
+                masks.append(np.broadcast_to(_values(c, grid.env, grid.known), total.shape).astype(bool))
         if not masks:
             return total.ravel(), grid.owner.ravel()
         mask = np.logical_and.reduce(masks)
@@ -257,7 +257,7 @@ class Conflicts:
             ones = [1] * len(axes)
             env = {k: v.reshape([self.count, *ones]) for k, v in self.env.items()}
             for k, (var, first, n) in enumerate(axes):
-                env[id(var)] = (first + np.arange(n, dtype=np.int64)).reshape([1, *ones[:k], n, *ones[k + 1 :]])
+                env[var] = (first + np.arange(n, dtype=np.int64)).reshape([1, *ones[:k], n, *ones[k + 1 :]])
             owner = np.broadcast_to(np.arange(self.count).reshape([self.count, *ones]), shape)
             hit = self._grids[key] = _Grid(axes, env, owner, {})
         return hit
@@ -282,9 +282,9 @@ class _Grid:
     """All threads at all values of some loops: what variables are there, which thread is where, and values that were found, by their expressions' ids."""
 
     axes: list[tuple[E.Var, int, int]]
-    env: dict[int, Array]
+    env: dict[E.Var, Array]
     owner: Array
-    known: dict[int, tuple[E.Expr, Array]]
+    known: Known
 
 
 @dataclass(slots=True)
@@ -313,7 +313,7 @@ def _shifts(a: _Terms, b: _Terms) -> list[int]:
     period, variables = _period(diff)
     if period is None or len(variables) != 1 or period > 64:
         raise UnknownError
-    values = evaluate(diff, {id(variables[0]): np.arange(period, dtype=np.int64)})
+    values = _values(diff, {variables[0]: np.arange(period, dtype=np.int64)})
     return sorted({int(v) for v in np.atleast_1d(values)})
 
 
@@ -433,57 +433,9 @@ class _Owners:
         return bool(np.count_nonzero(other))
 
 
-_NUMPY: dict[type, Callable[[Array, Array], Array]] = {
-    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod,
-    E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal, E.NE: np.not_equal, E.LT: np.less, E.LE: np.less_equal,
-    E.GT: np.greater, E.GE: np.greater_equal, E.And: np.logical_and, E.Or: np.logical_or,
-}  # fmt: skip
-_CALLS: dict[str, Callable[..., Array]] = {
-    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
-    "likely": lambda x: x,
-}  # fmt: skip
-
-
-def evaluate(e: E.Expr, env: dict[int, Array], known: dict[int, tuple[E.Expr, Array]] | None = None) -> Array:
-    """An integer expression over arrays of values, by the ids of variables. known: what was found for these values, kept for other expressions."""
-    if isinstance(e, E.IntImm):
-        return np.int64(e.value)
-    if type(e) is E.Var:
-        value = env.get(id(e))
-        if value is None:
-            raise UnknownError
-        return value
-    if known is None:
-        known = {}
-    hit = known.get(id(e))
-    if hit is None:
-        hit = known[id(e)] = (e, _evaluated(e, lambda x: evaluate(x, env, known)))
-    return hit[1]
-
-
-def _evaluated(e: E.Expr, value: Callable[[E.Expr], Array]) -> Array:
-    """An expression of the values of its operands."""
-    t = type(e)
-    op = _NUMPY.get(t)
-    if op is not None:
-        a, b = value(e.a), value(e.b)  # type: ignore[attr-defined]
-        if t in (E.FloorDiv, E.FloorMod) and np.any(b == 0):
-            raise UnknownError
-        return op(a, b)
-    if isinstance(e, (E.Div, E.Mod)):
-        a, b = value(e.a), value(e.b)
-        if np.any(b == 0):
-            raise UnknownError
-        return np.fmod(a, b) if t is E.Mod else (a - np.fmod(a, b)) // b
-    if isinstance(e, E.Cast) and ("int" in e.dtype):
-        return value(e.value)
-    if isinstance(e, E.Not):
-        return np.logical_not(value(e.a))
-    if isinstance(e, E.Select):
-        return np.where(value(e.cond), value(e.a), value(e.b))
-    if isinstance(e, E.Call):
-        if e.op in _CALLS:
-            return _CALLS[e.op](*[value(a) for a in e.args])
-        if e.op == "if_then_else":
-            return np.where(*[value(a) for a in e.args])
-    raise UnknownError
+def _values(e: E.Expr, env: dict[E.Var, Array], known: Known | None = None) -> Array:
+    """An integer expression where variables have the values of an array each."""
+    found = evaluated(e, env, known) if dtype_info(e.dtype).lanes == 1 else None
+    if found is None:
+        raise UnknownError
+    return found

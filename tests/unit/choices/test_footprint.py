@@ -14,13 +14,13 @@ import tec_onnx
 import tec
 from tec import te, topi
 from tec.choices import Space, footprint, proof, spaces
-from tec.choices.addresses import evaluated
 from tec.choices.cost import Footprint, Kernel, price
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
 from tec.graph.programs import program_of
 from tec.graph.sizes import sizes_of_group
 from tec.ir import Var
+from tec.ir.index_values import evaluated
 from tec.ir.visit import deep_recursion
 from tests import seeds
 

@@ -16,7 +16,8 @@ from tec import te
 from tec.ir import build as B
 from tec.ir import expr as E
 from tec.ir.buffer import Buffer
-from tec.ir.passes.thread_conflicts import Conflicts, Meeting, SharedAccess, evaluate
+from tec.ir.index_values import evaluated
+from tec.ir.passes.thread_conflicts import Conflicts, Meeting, SharedAccess
 from tests import seeds
 from tests.thinned import thinned
 
@@ -235,7 +236,7 @@ def test_arithmetic_of_the_enumeration() -> None:
     """Every operation over all signs, against Python."""
     a, b = E.Var("a"), E.Var("b")
     pairs = [(x, y) for x in range(-7, 8) for y in range(-7, 8) if y]
-    env = {id(a): np.array([x for x, _ in pairs]), id(b): np.array([y for _, y in pairs])}
+    env = {a: np.array([x for x, _ in pairs]), b: np.array([y for _, y in pairs])}
     rows: list[tuple[E.Expr, Callable[[int, int], int]]] = [
         (E.Div(a, b), _trunc), (E.Mod(a, b), lambda x, y: x - y * _trunc(x, y)), (E.FloorDiv(a, b), lambda x, y: x // y),
         (E.FloorMod(a, b), lambda x, y: x % y), (E.Min(a, b), min), (E.Max(a, b), max), (E.Sub(a, b), lambda x, y: x - y),
@@ -248,7 +249,7 @@ def test_arithmetic_of_the_enumeration() -> None:
         (B.call("shr", a, E.FloorMod(b, B.const(4))), lambda x, y: x >> y % 4), (B.call("likely", E.LT(a, b)), lambda x, y: x < y),
     ]  # fmt: skip
     for e, f in rows:
-        np.testing.assert_array_equal(evaluate(e, env), [int(f(x, y)) for x, y in pairs], err_msg=str(e))
+        np.testing.assert_array_equal(evaluated(e, env), [int(f(x, y)) for x, y in pairs], err_msg=str(e))
 
 
 # ---- global memory

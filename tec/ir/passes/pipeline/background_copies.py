@@ -16,9 +16,9 @@ from ... import stmt as S
 from ...arith import Analyzer
 from ...buffer import GLOBAL
 from ...dtype import dtype_info
+from ...index_values import evaluated
 from ...visit import free_vars, map_expr, map_stmt, substitute
 from ..rewrite_util import clone, const_int
-from ..thread_conflicts import UnknownError, evaluate
 from .nest import masked
 
 LANES = 64  # of a wavefront whose copies lie in the lanes' order
@@ -139,9 +139,8 @@ def _order(to: E.BufferLoad, piece: int, lane: S.For, loops: list[S.For]) -> E.E
     for i, d in zip(to.indices, shape):
         place = B.add(B.mul(place, d), i)
     at = dict(zip((f.var for f in (*loops, lane)), np.indices(sizes, sparse=True)))
-    try:
-        found = evaluate(place, {id(v): x for v, x in at.items()})
-    except UnknownError:
+    found = evaluated(place, at)
+    if found is None:
         return None
     table = np.broadcast_to(found, sizes).reshape(-1, LANES)
     order = (table[0] - table[0].min()) // piece
