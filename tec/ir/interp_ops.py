@@ -125,14 +125,19 @@ def cast(x: Array, src: str, dst: str) -> Array:
     if d.kind == "bool":
         nonzero: Array = x != 0
         return nonzero
-    if s.is_float and d.is_int:
-        low, high = int_range(d.element)
-        f = np.where(np.isnan(x), 0.0, np.trunc(x.astype(np.float64)))
-        inside = (f > float(low)) & (f < float(high))
-        out = np.where(inside, f, 0.0).astype(np.uint64 if d.kind == "uint" and d.bits == 64 else np.int64)
-        out = np.where(inside, out, np.where(f > 0, np.array(high, out.dtype), np.array(low, out.dtype)))
-        return out.astype(held(dst))
-    return fix(x, dst)
+    return to_integer(x, dst) if s.is_float and d.is_int else fix(x, dst)
+
+
+def to_integer(x: Array, dst: str) -> Array:
+    """Floats truncated to integers of a type; what lies beyond becomes the nearest that there is, NaN 0."""
+    d = dtype_info(dst)
+    low, high = int_range(d.element)
+    f = x.astype(np.float64)
+    f = np.where(np.isnan(f), 0.0, np.trunc(f))
+    inside = (f > float(low)) & (f < float(high))
+    out = np.where(inside, f, 0.0).astype(np.uint64 if d.kind == "uint" and d.bits == 64 else np.int64)
+    out = np.where(inside, out, np.where(f > 0, np.array(high, out.dtype), np.array(low, out.dtype)))
+    return out.astype(held(dst))
 
 
 def to_bits(x: Array, dtype: str) -> Array:
@@ -188,6 +193,10 @@ def reinterpret(x: Array, src: str, dst: str) -> Array:
 # ---- arithmetic
 
 
+def _is_float(x: Array) -> bool:
+    return x.dtype.kind not in "iub"  # ml_dtypes' types are of no kind that NumPy has
+
+
 def _is_one_divisor(b: Array) -> bool:
     """Whether all lanes divide by one number that is not 0, as most divisions of indices do: nothing to look for then."""
     return b.size == 1 and bool(b.item())
@@ -209,18 +218,18 @@ def trunc_div(a: Array, b: Array) -> Array:
 
 
 def _div(a: Array, b: Array) -> Array:
-    return np.divide(a, b) if a.dtype.kind == "f" else trunc_div(a, b)
+    return np.divide(a, b) if _is_float(a) else trunc_div(a, b)
 
 
 def _mod(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
+    if _is_float(a):
         return np.fmod(a, b)
     by = _nonzero(b)
     return np.asarray(a - by * trunc_div(a, by))
 
 
 def _floor_div(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
+    if _is_float(a):
         return np.floor_divide(a, b)
     if _is_one_divisor(b):
         return np.asarray(np.floor_divide(a, b))
@@ -228,15 +237,15 @@ def _floor_div(a: Array, b: Array) -> Array:
 
 
 def _floor_mod(a: Array, b: Array) -> Array:
-    return np.asarray(np.mod(a, b if a.dtype.kind == "f" or _is_one_divisor(b) else _nonzero(b)))
+    return np.asarray(np.mod(a, b if _is_float(a) or _is_one_divisor(b) else _nonzero(b)))
 
 
 def _min(a: Array, b: Array) -> Array:
-    return np.fmin(a, b) if a.dtype.kind == "f" else np.minimum(a, b)
+    return np.fmin(a, b) if _is_float(a) else np.minimum(a, b)
 
 
 def _max(a: Array, b: Array) -> Array:
-    return np.fmax(a, b) if a.dtype.kind == "f" else np.maximum(a, b)
+    return np.fmax(a, b) if _is_float(a) else np.maximum(a, b)
 
 
 BINARY: dict[type, Callable[[Array, Array], Array]] = {
@@ -280,32 +289,23 @@ def _fma(a: Array, b: Array, c: Array, dtype: str) -> Array:
 
 
 def _unsigned(x: Array, bits: int) -> Array:
-    return (
-        x.astype(np.int64).astype(np.uint64) & np.uint64((1 << bits) - 1)
-        if x.dtype.kind == "i"
-        else x.astype(np.uint64)
-    )
+    return x.astype(np.int64 if x.dtype.kind == "i" else np.uint64).astype(np.uint64) & np.uint64((1 << bits) - 1)
 
 
 def _clz(x: Array, bits: int) -> Array:
-    u, n = _unsigned(x, bits), np.full(x.shape, bits, np.int64)
-    for k in range(bits):
-        n = np.where((u >> np.uint64(k)) & np.uint64(1) != 0, bits - 1 - k, n)
-    return n
+    u = _unsigned(x, bits)
+    for k in (1, 2, 4, 8, 16, 32):  # all bits below the highest
+        u = u | (u >> np.uint64(k))
+    return bits - np.bitwise_count(u).astype(np.int64)
 
 
 def _ctz(x: Array, bits: int) -> Array:
-    u, n = _unsigned(x, bits), np.full(x.shape, bits, np.int64)
-    for k in reversed(range(bits)):
-        n = np.where((u >> np.uint64(k)) & np.uint64(1) != 0, k, n)
-    return n
+    u = _unsigned(x, bits)
+    return _popcount(~u & (u - np.uint64(1)), bits)
 
 
 def _popcount(x: Array, bits: int) -> Array:
-    u, n = _unsigned(x, bits), np.zeros(x.shape, np.int64)
-    for k in range(bits):
-        n = n + ((u >> np.uint64(k)) & np.uint64(1)).astype(np.int64)
-    return n
+    return np.bitwise_count(_unsigned(x, bits)).astype(np.int64)
 
 
 def _bitreverse(x: Array, bits: int) -> Array:
@@ -329,7 +329,8 @@ _BITWISE: dict[str, Callable[..., Array]] = {
 
 def _mulhi(a: Array, b: Array, bits: int) -> Array:
     product = a.astype(object) * b.astype(object)
-    return np.array([int(v) >> bits for v in product.ravel()], dtype=object).reshape(a.shape)
+    high = [(int(v) >> bits) & ((1 << bits) - 1) for v in product.ravel()]
+    return np.array(high, np.uint64).reshape(product.shape)
 
 
 def is_elementwise(op: str) -> bool:
@@ -343,7 +344,7 @@ def apply(op: str, args: list[Array], dtype: str, in_dtype: str) -> Array:
     """An element-wise operation of `tec.ir.intrin` on arrays of one shape; `in_dtype` is the first argument's."""
     f = _MATH.get(op)
     if f is not None:
-        if args[0].dtype.kind != "f":
+        if not _is_float(args[0]):
             raise ExprError(f"{op} of {in_dtype}", hint="convert the operand to a float first")
         return fix(f(*[a.astype(np.float64) for a in args]), dtype)
     f = _BITWISE.get(op)
@@ -372,7 +373,7 @@ def apply(op: str, args: list[Array], dtype: str, in_dtype: str) -> Array:
         case "likely":
             return args[0]
         case "mulhi":
-            return np.array([v & ((1 << bits) - 1) for v in _mulhi(args[0], args[1], bits).ravel()], np.uint64).astype(held(dtype)).reshape(args[0].shape)  # fmt: skip
+            return _mulhi(args[0], args[1], bits).astype(held(dtype))
     raise ExprError(f"unknown operation {op!r}", hint="interp_calls.register_meaning gives an operation its meaning")
 
 

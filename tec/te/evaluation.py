@@ -16,10 +16,10 @@ import numpy as np
 
 from ..errors import ExprError
 from ..ir import expr as E
-from ..ir.dtype import dtype_info, int_range
+from ..ir import interp_ops
+from ..ir.dtype import dtype_info
 from ..ir.func import Func
 from ..ir.interp import run
-from ..ir.interp_ops import odd_float32
 from ..ir.visit import free_vars
 from .numpy_dtype import np_dtype
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, topo_order
@@ -67,7 +67,7 @@ def _fed(t: Tensor, x: Array, env: dict[E.Var, Array]) -> Array:
     for k, (dim, have) in enumerate(zip(t.shape, x.shape)):
         if isinstance(dim, E.Var):
             env.setdefault(dim, np.asarray(have, np_dtype(dim.dtype)))
-        if all(v in env for v in _vars(dim)):
+        if all(v in env for v in free_vars(dim)):
             want = int(_Values(values={}, env=env).of(dim))
             if want != have:
                 raise ExprError(
@@ -75,10 +75,6 @@ def _fed(t: Tensor, x: Array, env: dict[E.Var, Array]) -> Array:
                     hint="pass an array of the placeholder's shape",
                 )
     return np.asarray(x, np_dtype(t.dtype))
-
-
-def _vars(e: E.Expr) -> list[E.Var]:
-    return free_vars(e)
 
 
 def _run(op: Operation, values: dict[Tensor, Array], env: dict[E.Var, Array]) -> list[Array]:
@@ -212,77 +208,7 @@ def _extern(op: ExternOp, values: dict[Tensor, Array], env: dict[E.Var, Array]) 
 # ---- expressions
 
 
-def _truncated(a: Array, b: Array) -> Array:
-    b = np.where(b == 0, np.ones_like(b), b)
-    q = np.floor_divide(a, b)
-    return np.where((q < 0) & (q * b != a), q + np.ones_like(q), q)
-
-
-def _div(a: Array, b: Array) -> Array:
-    return np.divide(a, b) if a.dtype.kind not in "iub" else _truncated(a, b)
-
-
-def _mod(a: Array, b: Array) -> Array:
-    return a - b * _truncated(a, b)
-
-
-def _safe(f: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    return lambda a, b: f(a, np.where(b == 0, np.ones_like(b), b)) if b.dtype.kind in "iu" else f(a, b)
-
-
-_BINARY: dict[type, Callable[[Array, Array], Array]] = {
-    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.Div: _div, E.Mod: _mod, E.FloorDiv: _safe(np.floor_divide),
-    E.FloorMod: _safe(np.mod), E.Min: np.fmin, E.Max: np.fmax, E.And: np.logical_and, E.Or: np.logical_or,
-    E.EQ: np.equal, E.NE: np.not_equal, E.LT: np.less, E.LE: np.less_equal, E.GT: np.greater, E.GE: np.greater_equal,
-}  # fmt: skip
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _round_away(x: Array) -> Array:
-    return np.trunc(x + np.copysign(np.nextafter(0.5, 0.0), x))
-
-
-def _by_float32(f: Callable[[Array, Array], Array], a: Array, b: Array) -> Array:
-    """A division of floats below float32, which NumPy may not know, as NumPy has it for float16."""
-    return f(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype) if a.dtype.itemsize < 4 else f(a, b)
-
-
-_FLOAT: dict[str, Callable[..., Array]] = {
-    "exp10": lambda x: np.power(10.0, x), "rsqrt": lambda x: 1.0 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "erf": _erf,
-    "sigmoid": lambda x: np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))),
-    "round": _round_away, "nearbyint": np.rint, "pow": np.power, "exp_below": np.exp, "exp2_fast": np.exp2, "div_fast": np.divide, "fma": lambda a, b, c: a * b + c,
-    "floor_divide": lambda a, b: _by_float32(np.floor_divide, a, b), "floor_remainder": lambda a, b: _by_float32(np.remainder, a, b),
-    **{n: getattr(np, n) for n in (
-        "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc fmod copysign hypot".split())},
-}  # fmt: skip
-
-
-def _popcount(x: Array) -> Array:
-    return np.bitwise_count(x.view(f"u{x.itemsize}"))
-
-
-def _clz(x: Array) -> Array:
-    bits = x.itemsize * 8
-    u = x.view(f"u{x.itemsize}").astype(np.uint64)
-    out = np.full(u.shape, bits)
-    for k in range(bits):
-        out = np.where((u >> np.uint64(k)) & np.uint64(1), bits - 1 - k, out)
-    return out
-
-
-def _ctz(x: Array) -> Array:
-    low = x & -x if x.dtype.kind == "i" else x & (~x + x.dtype.type(1))
-    return np.where(x == 0, x.itemsize * 8, x.itemsize * 8 - 1 - _clz(low))
-
-
-_OTHER: dict[str, Callable[..., Array]] = {
-    "abs": np.abs, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "bitand": np.bitwise_and,
-    "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
-    "bitnot": np.bitwise_not, "popcount": _popcount, "clz": _clz, "ctz": _ctz, "min_nan": np.minimum, "max_nan": np.maximum,
-    "likely": lambda c: c, "ldexp": lambda a, b: np.ldexp(a.astype(np.float64), b), "if_then_else": np.where,
-}  # fmt: skip
+_BINARY: dict[type, Callable[[Array, Array], Array]] = {**interp_ops.BINARY, E.And: np.logical_and}
 
 
 class _Values:
@@ -330,11 +256,12 @@ class _Values:
 
     def _call(self, e: E.Call) -> Array:
         args = [self.of(a) for a in e.args]
-        if e.op in _FLOAT:
-            wide = [a.astype(np.float64) for a in args]
-            return np.asarray(_FLOAT[e.op](*wide)).astype(np_dtype(e.dtype))
-        if e.op in _OTHER:
-            return np.asarray(_OTHER[e.op](*args)).astype(np_dtype(e.dtype), copy=False)
+        if interp_ops.is_elementwise(e.op):
+            return np.asarray(interp_ops.apply(e.op, args, e.dtype, e.args[0].dtype)).astype(
+                np_dtype(e.dtype), copy=False
+            )
+        if e.op == "if_then_else":
+            return np.where(*args).astype(np_dtype(e.dtype), copy=False)
         if e.op == "reinterpret":
             return np.ascontiguousarray(args[0]).view(np_dtype(e.dtype)).reshape(args[0].shape)
         raise ExprError(
@@ -392,21 +319,7 @@ def cast_array(x: Array, dtype: str) -> Array:
     if info.kind == "bool":
         return x != 0
     if info.is_int and x.dtype.kind not in "iub":
-        lo, hi = int_range(dtype)
-        wide = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-        inside = (wide >= lo) & (wide <= hi)
-        below = np.where(inside, wide, 0)
-        whole = below.astype(np.uint64 if info.kind == "uint" else np.int64)
-        return (
-            np.where(inside & (wide < float(hi)), whole, np.where(wide > 0, hi, lo)).astype(to)
-            if lo < 0
-            else _unsigned(wide, whole, hi, to)
-        )
+        return interp_ops.to_integer(x, dtype).astype(to)
     if info.element == "bfloat16":
-        x = odd_float32(x)  # so that it is rounded once
+        x = interp_ops.odd_float32(x)  # so that it is rounded once
     return x.astype(to)
-
-
-def _unsigned(wide: Array, whole: Array, hi: int, to: np.dtype[Any]) -> Array:
-    top = np.uint64(hi)
-    return np.where(wide <= 0, np.uint64(0), np.where(wide >= float(hi), top, whole)).astype(to)

@@ -144,3 +144,10 @@ def test_terms_that_come_one_by_one(dtype: str, how: str, monkeypatch: pytest.Mo
         want = want + column if how == "sum" else np.maximum(want, column)
     assert got.dtype == dtype
     np.testing.assert_array_equal(got, want)
+
+
+def test_integers_divided_by_zero_are_zero_as_in_compiled_code() -> None:
+    a, b = (te.placeholder((3,), name=n, dtype="int32") for n in "ab")
+    quotient = te.compute((3,), lambda i: te.floordiv(a[i], b[i]))
+    found = te.evaluate([quotient], {a: np.int32([5, -5, 7]), b: np.int32([0, 2, 0])})[0]
+    assert found.tolist() == [0, -3, 0]
