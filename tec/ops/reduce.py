@@ -88,22 +88,21 @@ _reducer("sum_abs", te.sum, te.abs, of_parts="reduce_sum")
 
 
 def _parts_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    if types[0].ndim != 1 or attrs["length"] < 1:
+    if types[0].ndim != 1 or not 1 <= attrs["length"] <= types[0].shape[0]:
         raise fail(f"parts of {attrs['length']} elements of {types[0].ndim} dimensions")
     return [TensorType("bool", (-(-types[0].shape[0] // attrs["length"]),))]
 
 
 @register("all_in_parts", REDUCTION, _parts_type, flops=_work, takes=1)
 def _all_in_parts(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """Of each part of `length` elements whether all are true, or of numbers inside `low` to `high`; the last part ends with the last element again and again
-    where it has fewer."""
+    """Of each part of `length` elements whether all are true, or of numbers inside `low` to `high`; the last part begins within the one before where it would have fewer."""
     (x,), length = inputs, attrs["length"]
     (n,) = static_shape(x)
     k = te.reduce_axis((0, length), "k")
 
     def body(i: Any) -> Any:
-        at = i * length + k
-        found = x(at if n % length == 0 else te.min(at, n - 1))
+        start = i * length
+        found = x((start if n % length == 0 else te.min(start, n - length)) + k)
         if x.dtype != "bool":
             low, high = (te.const(attrs[name], x.dtype) for name in ("low", "high"))
             found = te.all(found >= low, found <= high)

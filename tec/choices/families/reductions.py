@@ -19,7 +19,7 @@ from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, size_of
 from ..parts.counts import lanes_for, moved_bytes, work
 from ..parts.pointwise import LEAST_ROW, begin_cpu, over_threads
-from ..parts.summed import reads_contiguously
+from ..parts.summed import in_long_runs, reads_across, reads_contiguously
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 from . import priced_reductions
@@ -67,7 +67,7 @@ class CpuReduction(Space):
         length, beside = reduce_size(red), same_shape(out.output(0), red.output(0))
         if length is None or length > figures.of(cls.template, target)["longest"] or not beside:
             return None
-        is_along = reads_contiguously(red, red.axis[-1].var) and _lanes_along(red, target)
+        is_along = reads_across(red) and _lanes_along(red, target)
         return cls(group, target, red, out) if is_along else None
 
     @property
@@ -138,7 +138,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         stage.reorder(outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes, extents = [outer], [size_of(op.output(0).shape)]
-    elif lanes and (reads_contiguously(op, axes[-1].var) or (op.num_outputs > 1 and _is_short(op, target))):
+    elif lanes and (reads_across(op) or (op.num_outputs > 1 and _is_short(op, target))):
         factor = lanes * _vectors_of_a_block(op, lanes, max(vectors, side_by_side(op, lanes, target)))
         last = const_shape(op.output(0))[-1]
         # A block that begins earlier makes some results again. A mask would go through memory at every step.
@@ -185,7 +185,7 @@ def _in_streams(s: Schedule, op: ComputeOp, target: Target, threads: bool) -> bo
     most = max(op.inputs, key=lambda t: size_of(t.shape) or 0, default=None)
     told = figures.of("cpu stages", target)
     first = next((a for a in op.reduce_axis if (extent_of(a) or 0) >= told["few_streams"]), None)
-    if first is None or most is None or not reads_contiguously(op, op.axis[-1].var):
+    if first is None or most is None or not reads_across(op):
         return False
     # Windows that share elements find them in a cache; parts of a sum may be a little longer than their share.
     elements = size_of(most.shape) or 0
@@ -230,7 +230,7 @@ def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
     shape = const_shape(op.output(0))
     if length is None or count is None or length < LONG_CHAIN or op.num_outputs != 1 or not dtype.startswith("float"):
         return op
-    if not shape or (shape[-1] or 0) < lanes_for(dtype, target) or not reads_contiguously(op, op.axis[-1].var):
+    if not shape or (shape[-1] or 0) < lanes_for(dtype, target) or not reads_across(op):
         return op
     reads = [size_of(e.tensor.shape) for e in reads_of(op)]
     if max((n or 0 for n in reads), default=0) < length * count:
@@ -274,7 +274,7 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target, threads: bool = False) 
         n, last = size_of(a.dom.extent for a in line if a.dom is not None), s[op].fuse(*line)
     else:
         n = extent_of(last)
-        if not reads_contiguously(op, last.var, directly=True):
+        if not reads_contiguously(op, last.var, directly=True) and not in_long_runs(op):
             return None
     if n is None:  # a row of symbolic length; with other axes symbolic instead, it is as short as it says
         n = lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir import Expr, IntImm, Min, TensorRead, Var
+from ...ir import Add, Expr, IntImm, Min, TensorRead, Var
 from ...ir.arith import Analyzer
 from ...te import ComputeOp
 from ..group import const_shape, extent_of, is_used, reads_of, size_of
@@ -49,6 +49,17 @@ def reads_contiguously(op: ComputeOp, var: Var, directly: bool = False) -> bool:
     return not directly or (bool(last) and all(i is var for i in last))
 
 
+def reads_across(op: ComputeOp) -> bool:
+    """Whether neighbours of memory go into neighbouring sums: the last data axis stands in no index but the last, and its sums' elements are no long runs of their own."""
+    return reads_contiguously(op, op.axis[-1].var) and not in_long_runs(op)
+
+
+def in_long_runs(op: ComputeOp) -> bool:
+    """Whether each sum has a long run of what is read most to itself, and its last axis goes along it."""
+    most = most_read(op)
+    return most is not None and len(op.reduce_axis) == 1 and _has_long_runs(most.indices[-1], op)
+
+
 def _trimmed(e: TensorRead) -> list[Expr]:
     """The indices of a read without those of last dimensions of one place: what is ahead of them lies side by side."""
     at, shape = list(e.indices), list(const_shape(e.tensor))
@@ -60,8 +71,10 @@ def _trimmed(e: TensorRead) -> list[Expr]:
 
 def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
     """Whether one axis is both what is summed and what is kept: its elements in runs of a sum each, one run behind the other, and long ones (windows are short)."""
-    if isinstance(index, Min) and isinstance(index.b, IntImm):  # the last run ends with the last element
-        index = index.a
+    if (
+        isinstance(index, Add) and isinstance(index.a, Min) and isinstance(index.a.b, IntImm)
+    ):  # the last run ends with the last element
+        index = index.a.a + index.b
     axes = [*red.axis, *red.reduce_axis]
     found = Analyzer().detect_linear(index, [a.var for a in axes])
     if found is None or any(not isinstance(c, IntImm) for c in found):

@@ -21,6 +21,7 @@ from .common_subexpressions import common_subexpressions
 from .rewrite import Rebuild
 
 _PARTED = 1024  # indices of a flag, where there are so many: a work-group's
+_VECTORS = 32  # indices that a part is best a multiple of, so that no vector is a part of one
 _MOST_FLAGS = 4096  # that a host reads at once
 _LIMITS = {"int8": 127, "uint8": 255, "int16": 32767, "uint16": 65535}
 
@@ -174,4 +175,4 @@ def _part(count: Size) -> int:
     least = -(-count // _MOST_FLAGS)
     wanted = max(_PARTED, least)
     whole = [n for n in range(max(wanted // 8, least), wanted * 4) if count % n == 0]
-    return min(whole, key=lambda n: abs(n - wanted), default=wanted)
+    return min(whole, key=lambda n: (n % _VECTORS > 0, abs(n - wanted)), default=wanted)

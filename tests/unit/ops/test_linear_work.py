@@ -308,6 +308,9 @@ def test_many_indices_are_checked_in_parts(count):
     x, index = np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(count) % 3
     net = tec.compile(graph_of("gather", [x, index], {"axis": 0}), target="llvm", cache=False)
     assert any("all_in_parts" in ops for ops in net.report.functions.values())
+    check = net.get_source("ir").split("def f")[1]
+    assert "all_in_parts" in check and re.search(r"ramp\(.*k_outer.*, 1, \d+\)", check)
+    assert not re.search(r", (?:[2-9]|\d\d+), \d+\)", check), "a vector of indices lies along memory"
     np.testing.assert_array_equal(net.run({"x0": x, "x1": index})[0], x[index])
     for place in (0, 1023, 1024, count - 1):
         wrong = index.copy()
