@@ -71,10 +71,9 @@ def _trimmed(e: TensorRead) -> list[Expr]:
 
 def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
     """Whether one axis is both what is summed and what is kept: its elements in runs of a sum each, one run behind the other, and long ones (windows are short)."""
-    if (
-        isinstance(index, Add) and isinstance(index.a, Min) and isinstance(index.a.b, IntImm)
-    ):  # the last run ends with the last element
-        index = index.a.a + index.b
+    start = index.a if isinstance(index, Add) else index
+    if isinstance(start, Min) and isinstance(start.b, IntImm) and isinstance(index, Add):
+        index = start.a + index.b  # the last run begins earlier
     axes = [*red.axis, *red.reduce_axis]
     found = Analyzer().detect_linear(index, [a.var for a in axes])
     if found is None or any(not isinstance(c, IntImm) for c in found):

@@ -326,7 +326,10 @@ class CpuArithmetic(Arithmetic):
     em: CpuEmitter
 
     def float_extremum(self, name: str, a: str, b: str, dtype: str) -> str:
-        """Of vectors of float16 in float32 where there is no arithmetic for them: LLVM would go lane by lane. The result is one of the operands."""
+        """Of vectors of float16 in float32 where there is no arithmetic for them: LLVM would go lane by lane. The result is one of the operands. x86 asks the first operand whether
+        it is NaN: of a running extremum the new element, so that no step waits for the answer about the one before."""
+        if name in ("minimum", "maximum"):
+            a, b = b, a
         info = dtype_info(dtype)
         if not (self.em.widens_half and info.element == "float16" and info.lanes > 1):
             return super().float_extremum(name, a, b, dtype)
