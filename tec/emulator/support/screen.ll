@@ -447,7 +447,7 @@ bad:
 ; 0: nothing to report. 1: the full checks are to look. 2, of a store: nothing either, but for lanes that store to one place.
 define i32 @tec_screen_${verb}_${space}_$w(<$w x $at> %addr, i$w %m, ptr %ctx, i32 %site, i64 %nbytes) noinline {
 entry:
-  %buf = alloca <$w x $at>, align 64
+  %buf = alloca [2 x <$w x $at>], align 64
   store <$w x $at> %addr, ptr %buf
   %size = $size
   %ni = insertelement <16 x $at> poison, $at %size, i64 0
@@ -468,7 +468,47 @@ $prepare  ; all lanes in one run
   %alike = icmp eq i$w %unlikeb, 0
   %row = and i1 %everyone, %alike
   br i1 %row, label %rowed, label %$otherwise
-${block}rowed:
+${block}columns:
+  ; as a tile is stored transposed: lane %apart_by begins where lane 0 ends, each lane is so far from one that it meets, and all are that many runs
+  %meeting = add $at %a00, %size
+  %mi = insertelement <$w x $at> poison, $at %meeting, i64 0
+  %mv = shufflevector <$w x $at> %mi, <$w x $at> poison, <$w x i32> zeroinitializer
+  %meets = icmp eq <$w x $at> %addr, %mv
+  %meetsb = bitcast <$w x i1> %meets to i$w
+  %some = icmp ne i$w %meetsb, 0
+  %columned = and i1 %everyone, %some
+  br i1 %columned, label %columns_look, label %strip
+columns_look:
+  %apart_by = call i$w @llvm.cttz.i$w(i$w %meetsb, i1 true)
+  %period = $widen_mask
+  %later_p = getelementptr $at, ptr %buf, i64 %period
+  %later = load <$w x $at>, ptr %later_p, align 4
+  %between = sub <$w x $at> %later, %addr
+  %parted = icmp ne <$w x $at> %between, %alv
+  %partedb = bitcast <$w x i1> %parted to i$w
+  %those = lshr i$w -1, %apart_by
+  %wrongly = and i$w %partedb, %those
+  %rightly = icmp eq i$w %wrongly, 0
+  %lower = sub i64 %period, 1
+  %shared = and i64 %period, %lower
+  %divides_w = icmp eq i64 %shared, 0
+  %in_columns = and i1 %rightly, %divides_w
+  %height = udiv i64 $w, %period
+  %column_bytes = mul i64 %height, %nbytes
+  br i1 %in_columns, label %column, label %strip
+column:
+  %c = phi i64 [ 0, %columns_look ], [ %c1, %column_done ]
+  %cp = getelementptr $at, ptr %buf, i64 %c
+  %ca = load $at, ptr %cp
+  %cw = $widen_column
+  %cr = call i64 @range_${verb}_$space(i64 %cw, i64 %column_bytes, ptr %ctx)
+  %cz = icmp eq i64 %cr, 0
+  br i1 %cz, label %column_done, label %bad
+column_done:
+  %c1 = add i64 %c, 1
+  %cmore = icmp ult i64 %c1, %period
+  br i1 %cmore, label %column, label %leave
+rowed:
   %begins = $begins
   %a00w = $widen_first
   %rowlen = mul i64 %nbytes, $w
@@ -659,13 +699,13 @@ block:
   %divides = icmp eq i32 %powers, 1
   %maybe0 = and i1 %everyone, %inside
   %maybe = and i1 %maybe0, %divides
-  br i1 %maybe, label %fill_block, label %strip
+  br i1 %maybe, label %fill_block, label %columns
 fill_block:
   %slots_w = $widen_slots
   %ones = shl <$w x i$w> splat (i$w 1), %slots_w
   %taken = call i$w @llvm.vector.reduce.or.v${w}i$w(<$w x i$w> %ones)
   %full = icmp eq i$w %taken, -1
-  br i1 %full, label %rowed, label %strip
+  br i1 %full, label %rowed, label %columns
 
 ;;; stored_lds
   %qkeep = xor i64 %touched, -1
@@ -773,6 +813,7 @@ done:
 ;;; declares
 declare i16 @llvm.cttz.i16(i16, i1)
 declare i32 @llvm.cttz.i32(i32, i1)
+declare i$w @llvm.cttz.i$w(i$w, i1)
 declare i32 @llvm.ctpop.i32(i32)
 declare i32 @llvm.vector.reduce.umin.v${w}i32(<$w x i32>)
 declare <$w x i32> @llvm.fshr.v${w}i32(<$w x i32>, <$w x i32>, <$w x i32>)

@@ -23,6 +23,14 @@ V, L = "s_waitcnt vmcnt(0)\n", "s_waitcnt lgkmcnt(0)\n"
 B = f"{WAIT}s_barrier\n"
 # v3: the lanes' places in rows of eight words, of which each is turned by another number.
 TURNED = "v_lshrrev_b32_e32 v3, 1, v0\nv_and_b32_e32 v3, 0x1c, v3\nv_xor_b32_e32 v3, v1, v3\n"
+
+
+def columns(apart: int) -> str:
+    """v3: the lanes' places in a transposed tile, of which each wave has the half of four columns that begin so many bytes apart, 16 words of each."""
+    words = "v_and_b32_e32 v4, 0x3c, v0\nv_add_u32_e32 v3, v3, v4\nv_and_b32_e32 v4, 64, v0\nv_add_u32_e32 v3, v3, v4\n"
+    return f"v_and_b32_e32 v3, 3, v0\nv_mul_u32_u24_e32 v3, {apart}, v3\n{words}"
+
+
 # Kernels with a fault each, and what is said of it. The work-groups are of 128 work-items in two waves.
 PLANTED = {
     "a wave reads what the other stores": ("race", f"ds_write_b32 v1, v0\n{WAIT}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n"),
@@ -59,6 +67,22 @@ PLANTED = {
         f"{TURNED}ds_write_b32 v3, v0\n{WAIT}v_xor_b32_e32 v3, 0x100, v3\nds_read_b32 v4, v3\n{L}",
     ),
     "a turned tile one word too far": ("LDS access out of bounds", f"{TURNED}ds_write_b32 v3, v0 offset:516\n{WAIT}"),
+    "a wave reads the last word of the other's transposed tile": (
+        "race",
+        f"{columns(128)}ds_write_b32 v3, v0\n{WAIT}v_xor_b32_e32 v4, 64, v4\nds_read_b32 v4, v4 offset:444\n{L}",
+    ),
+    "a lane of a transposed tile at a word of the other's": (
+        "race",
+        f"{columns(128)}v_cmp_eq_u32_e32 vcc, 37, v0\nv_mov_b32_e32 v5, 0x44\ns_nop 1\nv_cndmask_b32_e32 v3, v3, v5, vcc\nds_write_b32 v3, v0\n{WAIT}",
+    ),
+    "two columns of a transposed tile that share a word": (
+        "lanes of one wave store different values",
+        f"{columns(60)}ds_write_b32 v3, v0\n{WAIT}",
+    ),
+    "a transposed tile one word too far": ("LDS access out of bounds", f"{columns(128)}ds_write_b32 v3, v0 offset:516\n{WAIT}"),
+    "a transposed tile that begins behind an array": (
+        "out of bounds", f"{columns(128)}v_add_u32_e32 v3, 0xe04, v3\nglobal_store_dword v3, v0, s[6:7]\n"
+    ),
     "lanes that read past what the others stored": (
         "uninitialized value stored",
         f"v_cmp_ne_u32_e32 vcc, 37, v0\ns_and_saveexec_b64 s[10:11], vcc\nds_write_b32 v1, v0\ns_or_b64 exec, exec, s[10:11]\n{B}{TURNED}ds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
@@ -72,6 +96,7 @@ RIGHT = {
     "in place": f"global_load_dword v4, v1, s[4:5]\n{V}v_add_u32_e32 v4, 1, v4\nglobal_store_dword v1, v4, s[4:5]\n",
     "twice through one buffer": f"ds_write_b32 v1, v0\n{B}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n{L}s_barrier\nds_write_b32 v1, v4\n{B}ds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
     "a tile whose rows are turned": f"{TURNED}ds_write_b32 v3, v0\n{B}v_xor_b32_e32 v3, 0x100, v3\nds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
+    "a tile that is stored transposed": f"{columns(128)}ds_write_b32 v3, v0\n{B}ds_read_b32 v4, v1\n{L}global_store_dword v3, v4, s[6:7]\n",
     "runs of lanes with others off between": f"v_and_b32_e32 v4, 5, v0\nv_cmp_ne_u32_e32 vcc, 5, v4\nds_write_b32 v1, v0\n{B}s_and_saveexec_b64 s[10:11], vcc\nglobal_load_dword v5, v1, s[4:5]\n"
     f"{TURNED}ds_read_b32 v4, v3\n{WAIT}v_add_u32_e32 v4, v4, v5\nglobal_store_dword v1, v4, s[6:7]\n",
     "some lanes": "v_cmp_gt_u32_e32 vcc, 100, v0\nv_mov_b32_e32 v4, 2\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]\n",
