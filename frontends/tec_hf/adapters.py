@@ -20,6 +20,7 @@ from tec.lm.remedies import FETCH_AGAIN
 
 from .safetensors import read
 from .settings import load
+from .texts import beside_an_adapter
 from .weights import expert_of, plain_name
 
 _NAME = re.compile(
@@ -79,7 +80,7 @@ def open_adapter(path: Path) -> Adapter:
             experts.setdefault(at[0], {})[at[1]] = made
     for n, parts in experts.items():
         deltas[n] = Experts(parts)
-    return Adapter(deltas, str(path), settings, replaced, partial(_scale, settings))
+    return Adapter(deltas, str(path), settings, replaced, partial(_scale, settings), beside_an_adapter(path))
 
 
 def _low_rank(path: Path, settings: Mapping[str, Any], stem: str, of: Mapping[str, PackedTensor]) -> LowRank:

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face folders: tokenizer.json by the package `tokenizers`, or SentencePiece's tokenizer.model."""
+"""Tokenizers of Hugging Face folders: tokenizer.json by the package `tokenizers`, or the files that stand for one (`plain_files`), or SentencePiece's tokenizer.model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
 from tec.lm.text.vocabulary import end_ids
 
 from .pieces import vocabulary_of
+from .plain_files import described
 
 SPACE = "\u2581"
 
@@ -136,8 +137,10 @@ def _joined(prefix: str | None, name: str) -> str:
     return name[len(prefix) :] if prefix and name.startswith(prefix) else " " + name
 
 
-def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> JsonTokenizer | VocabularyTokenizer | None:
-    """The folder's tokenizer; None where it has none. settings: tokenizer_config.json."""
+def tokenizer_of_folder(
+    folder: Path, settings: Mapping[str, Any], kind: str = ""
+) -> JsonTokenizer | VocabularyTokenizer | None:
+    """The folder's tokenizer; None where it has none. settings: tokenizer_config.json; kind: the model's type."""
     path = folder / "tokenizer.json"
     if path.is_file():
         try:
@@ -147,7 +150,10 @@ def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> JsonTokeni
                 f"cannot read {path}: {error}", hint="a file of JSON that this user may read"
             ) from None
     path = folder / "tokenizer.model"
-    return tokenizer_of(vocabulary_of(path, settings)) if path.is_file() else None
+    if path.is_file():
+        return tokenizer_of(vocabulary_of(path, settings))
+    text = described(folder, settings, kind)
+    return JsonTokenizer(text, folder) if text is not None else None
 
 
 def named_ends(tokenizer: JsonTokenizer | VocabularyTokenizer | None) -> list[int]:

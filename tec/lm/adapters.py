@@ -80,13 +80,15 @@ class Experts:
 @dataclass
 class Adapter:
     """The parts of an adapter by the names of the weights that they belong to, as checkpoints name them. replaced: tensors that it has in place of the
-    model's. scale_of: the scale of a weight's pair by its name and rank, for names that only the model tells."""
+    model's. scale_of: the scale of a weight's pair by its name and rank, for names that only the model tells. texts: what was saved with it in place of the checkpoint's
+    `make_tokenizer`, `chat_template` and `tool_template`, and before its `generation`."""
 
     deltas: Mapping[str, LowRank | Experts]
     path: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     replaced: Mapping[str, PackedTensor] = field(default_factory=dict)
     scale_of: Callable[[str, int], float] | None = None
+    texts: Mapping[str, Any] = field(default_factory=dict)
 
     def fitted(self, checkpoint: Checkpoint) -> Adapter:
         """The adapter for a model. If its rows of q and k are permuted ("permuted" in its settings), they are marked
@@ -142,7 +144,7 @@ class Adapter:
                     hint="an adapter of this model: its base_model_name_or_path names the one that it is for",
                 )
             fitted[name] = replace(delta, b=replace(delta.b, rotary_heads=count))
-        return Adapter(fitted, self.path, {**self.settings, "permuted": False}, self.replaced)
+        return replace(self, deltas=fitted, settings={**self.settings, "permuted": False})
 
     def _of_all_experts(self, name: str, delta: LowRank, checkpoint: Checkpoint) -> dict[str, LowRank | Experts]:
         """A pair that holds those of all experts, as peft's target_parameters makes them: a [experts * rank, in], and b [out, rank * experts] with the experts
@@ -202,7 +204,18 @@ def applied(checkpoint: Checkpoint, adapters: Sequence[Adapter]) -> Checkpoint:
             config["tie_word_embeddings"] = False
         if table in fitted.replaced and table is not None:  # with rows for tokens that the adapter's text has
             config["vocab_size"] = tensors[table].shape[0]
+        checkpoint = _with_texts(checkpoint, adapter)
     return replace(checkpoint, tensors=tensors, config=config, files=())
+
+
+def _with_texts(checkpoint: Checkpoint, adapter: Adapter) -> Checkpoint:
+    """A checkpoint that reads and writes texts as an adapter was trained to: it may have tokens of its own, and another template."""
+    changed: dict[str, Any] = dict(adapter.texts)
+    if "generation" in changed:
+        own, old = changed["generation"], checkpoint.generation
+        ends = [*old.get("eos_token_ids", ()), *own.get("eos_token_ids", ())]
+        changed["generation"] = {**old, **own, "eos_token_ids": list(dict.fromkeys(ends))}
+    return replace(checkpoint, **changed)
 
 
 def _merged_later(adapter: Adapter, weight: PackedTensor) -> PackedTensor:

@@ -13,7 +13,8 @@ from .deepseek import shared_mixture
 
 def afmoe(m: Layers) -> Value:
     """Experts by sigmoid and a bias that balances them, in layers with a router."""
-    c, x, kinds = m.c, m.embeddings(), m.c.layer_kinds(pattern=4)
+    c, x = m.c, m.embeddings()
+    kinds = c.layer_kinds(c.size("global_attn_every_n_layers", 4))
     x = m.scaled(x, c.hidden**0.5) if c.get("mup_enabled") else x
     for _ in m.each_layer():
         y = _attention(m, m.rms_norm(x, m.name("input_layernorm")), kinds[m.layer] == "sliding_attention")

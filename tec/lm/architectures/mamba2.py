@@ -18,7 +18,8 @@ from .delta import negative_rates
 @dataclass(frozen=True)
 class Space:
     """Sizes of a state space model: heads of `width` features, groups of heads that share inputs and outputs of `state` features, tokens of the convolution.
-    norm: "behind" the gate, "before" it, or "" for none. by: factors of gates, values, inputs, outputs and steps."""
+    norm: "behind" the gate, "before" it, or "" for none. by: factors of gates, values, inputs, outputs and steps. activation: behind the convolution, "" for the
+    configuration's."""
 
     heads: int
     width: int
@@ -27,6 +28,7 @@ class Space:
     kernel: int
     norm: str = "behind"
     by: Sequence[float] = (1.0,) * 5
+    activation: str = ""
 
     @property
     def inner(self) -> int:
@@ -71,7 +73,7 @@ def mixer(m: Layers, h: Value, s: Space, at: str = "mixer") -> Value:
         each = np.repeat(np.asarray(s.by, np.float32), [inner, inner, groups * size, groups * size, heads])
         given = b.op("multiply", given, constant(m, each.reshape(1, -1)))
     gate, x, step = b.split(given, 1, [inner, mixed, heads])
-    x = m.activation(m.short_conv(x, f"{at}.conv1d", s.kernel))
+    x = m.activation(m.short_conv(x, f"{at}.conv1d", s.kernel), s.activation)
     x, k, q = b.split(x, 1, [inner, groups * size, groups * size])
     bias = f"{name}.dt_bias" if m.w.has(f"{name}.dt_bias") else f"{name}.dt_proj.bias"
     step = b.op("softplus", m.add(b.cast(step, "float32"), m.w.vector(bias, (heads,))))

@@ -18,7 +18,8 @@ def nemotron_h(m: Layers) -> Value:
     """Norm and mixer; their sum."""
     m.prefix, x, c, kinds = "backbone.layers", m.embeddings(), m.c, m.c.layer_kinds()
     space = Space(
-        c.size("mamba_num_heads"), c.size("mamba_head_dim"), c.size("n_groups", 1), c.size("ssm_state_size"), c.size("conv_kernel", 4)
+        c.size("mamba_num_heads"), c.size("mamba_head_dim"), c.size("n_groups", 1), c.size("ssm_state_size"), c.size("conv_kernel", 4),
+        activation=str(c.get("mamba_hidden_act", "silu")),
     )  # fmt: skip
     for _ in m.each_layer():
         h, kind = m.rms_norm(x, m.name("norm")), kinds[m.layer]

@@ -104,7 +104,8 @@ def gpt2(m: Layers) -> Value:
         else:
             q, k, v = (m.heads(y, n // c.head_size) for y, n in zip(m.b.split(joined, 1, sizes), sizes))
         scale = c.head_size**-0.5 if c.get("scale_attn_weights", True) else 1.0
-        scale /= m.layer + 1 if c.get("scale_attn_by_inverse_layer_idx") else 1
+        if c.architecture == "gpt2" and c.get("scale_attn_by_inverse_layer_idx"):  # StarCoder passes it over
+            scale /= m.layer + 1
         x = m.add(x, m.out(m.attend(q, k, v, scale=scale), "attn.c_proj"))
         x = m.add(
             x, m.network(m.layer_norm(x, m.name("ln_2")), "mlp.c_fc", "mlp.c_proj", c.size("n_inner", 4 * c.hidden))

@@ -732,6 +732,16 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
             "moe_shared_expert_intermediate_size": 56,
             "routed_scaling_factor": 2.0,
         },
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention"],
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "n_groups": 1,
+            "ssm_state_size": 8,
+            "chunk_size": 8,
+            "mamba_hidden_act": "relu2",
+            "mlp_hidden_act": "silu",
+        },
     ],
     "mamba": [
         {"state_size": 8},
@@ -835,6 +845,14 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
             "route_scale": 1.5,
             "sliding_window": 5,
             "mup_enabled": True,
+        },
+        {
+            "head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 32,
+            "global_attn_every_n_layers": 2,
+            "sliding_window": 4,
         },
     ],
     "minimax_m2": [

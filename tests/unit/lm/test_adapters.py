@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 import pytest
 import safetensors.numpy
+import tokenizers as tk
 
 import tec.lm.opening as opening
 from tec.cli import chatting, generating, serving_texts
@@ -164,6 +165,20 @@ def test_an_adapter_of_all_experts_together(tmp_path, more, scale):
     want = scale * np.einsum("ore,eri->eoi", b.reshape(48, 2, 3), a.reshape(3, 2, 16))
     np.testing.assert_allclose(np.concatenate([gate, up], 1), want, rtol=1e-4, atol=1e-4)
     assert not down.any()
+
+
+def test_the_tokenizer_and_the_template_that_were_saved_with_an_adapter(tmp_path):
+    """As trl saves them that made a chat's tokens: the model's own tokenizer would read these letter by letter."""
+    model, adapter = folder(tmp_path / "m", LLAMA, weights(), tokenizer_config={"chat_template": "old"}), peft(tmp_path / "a")  # fmt: skip
+    made = tk.Tokenizer(tk.models.BPE(dict(zip("abcdefgh", range(8))), []))  # fmt: skip
+    made.save(str(model / "tokenizer.json"))
+    made.add_special_tokens(["<|im_end|>"])
+    assert applied(opening.open(model), [opening.open_adapter(adapter)]).chat_template == "old"
+    made.save(str(adapter / "tokenizer.json"))
+    (adapter / "tokenizer_config.json").write_text(json.dumps({"eos_token": "h", "chat_template": "new"}))
+    found = applied(opening.open(model), [opening.open_adapter(adapter).fitted(opening.open(model))])
+    assert found.tokenizer.encode("a<|im_end|>b") == [0, 8, 1] and opening.open(model).tokenizer.encode("a<|im_end|>b") == [0, 4, 3, 1]  # fmt: skip
+    assert found.chat_template == "new" and found.generation["eos_token_ids"] == [2, 7, 8] and found.generation["eos_token"] == "h"  # fmt: skip
 
 
 def test_commands_take_adapters(tmp_path):
