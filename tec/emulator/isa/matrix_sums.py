@@ -26,6 +26,8 @@ from ..translate.ops import Ops
 POINT = 24  # bits behind the point of aligned terms
 _TOTAL = 31  # and of the total, behind its leading one
 _FINE = 28  # further bits that a sum of products keeps when it is shifted: 52 behind the point, a double's
+_ROOM = 5  # powers of two by which an accumulator may exceed the products' exponent and is counted in their units
+_FURTHEST = 22  # of further ones beyond that (an infinity's are more, with factors of safe size)
 _SAFE = 50  # exponents of factors up to which products and their scales stay within f32
 
 
@@ -168,49 +170,48 @@ def _cut(o: Ops, group: list[Term]) -> tuple[str, str]:
 
 
 def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
-    """One group under "aligned", by the shortest numbers that hold the sum.
+    """One group under "aligned", in 32-bit integers.
 
-    In units of 2**(exponent - POINT), where the exponent is the products' largest, the products are integers below 2**29. The accumulator, if its own
-    exponent is the smaller, is cut downward to such a unit; if it is the larger, it is a multiple of one. So the rule is a sum of integers, cut to 32
-    bits and rounded once: in i32, where that cuts nothing, or in f64, which holds it exactly up to 2**53. Beyond that `_with_accumulator` has it.
-    Where all products are zeros the accumulator stays.
+    In units of 2**(exponent - POINT), where the exponent is the products' largest, the products are integers below 2**26 and their sum is below 2**29. An accumulator
+    of up to 2**30 units is cut downward to one. Of a larger one, which is a multiple of more units, all is counted in units that many times as large, 2**shift, so
+    that it is below 2**30 again: the sum of the products is cut downward to those, and what is lost (as 32 bits behind the point) counts as far
+    as the rule keeps it: 31 bits behind the leading one of the total. There it is behind all that the rounding to f32 keeps, so that it only matters whether it is 0. Larger
+    accumulators, infinities among them, go by `_with_accumulator`. Where all products are zeros the accumulator stays, but for -0, as no integer is one.
     """
     out = o.out
     bits = _highest(o, group)
     scale = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), bits))
     total = _scaled(o, group, scale)
-    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, scale))
+    raised = o.sub(o.and_(o.bitcast("f32", "i32", acc), o.const("i32", 0x7F800000)), o.const("i32", _ROOM << 23))
+    top = o.call("smax", "i32", bits, raised)
+    shift = o.lshr(o.sub(top, bits), o.const("i32", 23))
+    none = o.icmp("eq", "i32", bits, o.const("i32", 0))
+    over = o.select(none, "i1", o.const("i1", 0), o.icmp("ugt", "i32", shift, o.const("i32", _FURTHEST)))
+    near, wide, end = (out.fresh_label(x) for x in ("near", "wide", "end"))
+    word = out.emit(f"bitcast {o.type('i1')} {over} to i{o.lanes}")
+    out.put(f"br i1 {out.emit(f'icmp eq i{o.lanes} {word}, 0')}, label %{near}, label %{wide}, !prof !1")
+    out.label(near)
+    counted = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), top))
+    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, counted))
     # a negative one whose product with the scale is no f32 is cut to -1 as well
     least = o.select(o.fcmp("olt", "f32", own, o.const("f32", -1.0)), "f32", own, o.const("f32", -1.0))
     own = o.select(o.fcmp("olt", "f32", acc, o.const("f32", 0.0)), "f32", least, own)
-    size = o.call("fabs", "f32", own)
-    unit = o.bitcast("i32", "f32", o.sub(bits, o.const("i32", POINT << 23)))
-    none = o.icmp("eq", "i32", bits, o.const("i32", 0))
-    near, long, mid, wide, end = (out.fresh_label(x) for x in ("near", "long", "mid", "wide", "end"))
-
-    def below(limit: float) -> str:
-        over = o.fcmp("uge", "f32", size, o.const("f32", limit))
-        word = out.emit(f"bitcast {o.type('i1')} {over} to i{o.lanes}")
-        return out.emit(f"icmp eq i{o.lanes} {word}, 0")
-
-    out.put(f"br i1 {below(2.0**30)}, label %{near}, label %{long}")
-    out.label(near)
-    short = o.cast("sitofp", "i32", "f32", o.add(total, o.cast("fptosi", "f32", "i32", own)))
-    first = o.select(none, "f32", acc, o.bin("fmul", "f32", short, unit))
-    out.put(f"br label %{end}")
-    out.label(long)
-    double = o.cast("sitofp", "i32", "f64", total)
-    out.put(f"br i1 {below(2.0**50)}, label %{mid}, label %{wide}")
-    out.label(mid)
-    sum_ = _cut_down(o, o.bin("fadd", "f64", o.fpext("f32", "f64", own), double))
-    second = o.select(none, "f32", acc, o.bin("fmul", "f32", o.cast("fptrunc", "f64", "f32", sum_), unit))
+    both = o.add(o.cast("fptosi", "f32", "i32", own), o.ashr(total, shift))
+    lost = o.call("fshr", "i32", total, o.const("i32", 0), shift)
+    size = o.call("abs", "i32", both)
+    # whether the highest bit of what is lost is above that of the total; where the total is a power of two, no rounding is near
+    kept = o.icmp("ugt", "i32", o.and_(lost, o.not_(size)), size)
+    both = o.select(kept, "i32", o.or_(both, o.const("i32", 1)), both)
+    unit = o.bitcast("i32", "f32", o.sub(top, o.const("i32", POINT << 23)))
+    rounded = o.bin("fmul", "f32", o.cast("sitofp", "i32", "f32", both), unit)
+    first = o.select(none, "f32", o.bin("fadd", "f32", acc, o.const("f32", 0.0)), rounded)
     out.put(f"br label %{end}")
     out.label(wide)
-    third = _with_accumulator(o, acc, double, o.lshr(bits, o.const("i32", 23)))
+    exponent = o.lshr(bits, o.const("i32", 23))
+    second = _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
     out.put(f"br label %{end}")
     out.label(end)
-    ways = ", ".join(f"[ {value}, %{label} ]" for value, label in ((first, near), (second, mid), (third, wide)))
-    return out.emit(f"phi {o.type('f32')} {ways}")
+    return out.emit(f"phi {o.type('f32')} [ {first}, %{near} ], [ {second}, %{wide} ]")
 
 
 def _bytes(o: Ops, acc: str, group: list[Term]) -> str:

@@ -183,6 +183,26 @@ def test_sums_to_the_bit(chip: str, op: str, group: int, spread: int) -> None:
     np.testing.assert_allclose(got, fma, rtol=1e-4, atol=1e-4 * float(np.abs(fma).max()))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_large_accumulators_near_ties(seed: int) -> None:
+    """Powers of two, whose sums often lie halfway between two results, or little beside: what the rule cuts off decides."""
+    s = parse_mfma("v_mfma_f32_16x16x16_f16")
+    assert s is not None
+    rng = np.random.default_rng(seed)
+
+    def powers(shape: tuple[int, ...], least: int, most: int) -> np.ndarray:
+        return rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(least, most, shape)
+
+    A, B = (encode(powers(shape, -12, 1), "f16") for shape in ((1, 16, 16), (1, 16, 16)))
+    C = (powers((1, 16, 16), 3, 20) * (1 + rng.integers(0, 4, (1, 16, 16)) * 2.0**-23)).astype(np.float32)
+    A[0, 5], C[0, 5, ::2] = 0, -0.0
+    got = run("gfx942", s.name, *spread_inputs(s, A, B), spread_result(s, C))
+    want = spread_result(
+        s, product(s, decode(A, "f16"), decode(B, "f16"), C, lambda a, b, c: aligned(a, b, c, ("f16",) * 2, 8))
+    )
+    np.testing.assert_array_equal(got.view(np.uint32), want.view(np.uint32))
+
+
 @pytest.mark.parametrize("op", ["v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"])
 def test_infinities_and_nan(op: str) -> None:
     s = parse_mfma(op)
