@@ -9,7 +9,21 @@ from __future__ import annotations
 
 from ..decode.inst import Inst
 from ..translate.wave import Wave
-from .convert import block, fields, narrow, next_random, picked, random_byte, small_bits, wide
+from .convert import (
+    block,
+    codes_in,
+    fields,
+    halves_in,
+    narrow,
+    narrowed,
+    next_random,
+    picked,
+    random_byte,
+    small_bits,
+    wide,
+    write_codes,
+    write_wide,
+)
 from .float8 import e8m0 as power
 from .float8 import encode
 from .lane import dynamic_gather
@@ -67,29 +81,6 @@ for _t in ("f16", "bf16"):
     valu(f"v_cvt_sr_pk_{_t}_f32", "i32 = f32 f32 i32", _random_pair(_t), wave=True, generations=(12,))
 
 
-def _codes(w: Wave, words: list[str], bits: int, count: int) -> list[str]:
-    """Elements of `bits` bits, one after the other through the registers."""
-    o, found = w.v, []
-    for i in range(count):
-        k, at = divmod(bits * i, 32)
-        code = o.lshr(words[k], o.const("i32", at))
-        if at + bits > 32:
-            code = o.or_(code, o.shl(words[k + 1], o.const("i32", 32 - at)))
-        found.append(o.and_(code, o.const("i32", (1 << bits) - 1)))
-    return found
-
-
-def _packed(w: Wave, codes: list[str], bits: int) -> list[str]:
-    o = w.v
-    words = [o.const("i32", 0)] * (bits * len(codes) // 32)
-    for i, code in enumerate(codes):
-        k, at = divmod(bits * i, 32)
-        words[k] = o.or_(words[k], o.shl(code, o.const("i32", at)))
-        if at + bits > 32:
-            words[k + 1] = o.or_(words[k + 1], o.lshr(code, o.const("i32", 32 - at)))
-    return words
-
-
 def _widen(kind: str, t: str, count: int):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         o, bits = w.v, small_bits(kind)
@@ -98,41 +89,21 @@ def _widen(kind: str, t: str, count: int):  # type: ignore[no-untyped-def]
             raise w.fail("scale_sel beyond the four bytes of a scale")
         dst, source, _ = inst.operands
         scale = power(o, o.lshr(w.source(2, "i32"), o.const("i32", 8 * sel)))
-        codes = _codes(w, block(w, source, bits * count // 32), bits, count)
+        codes = codes_in(w, block(w, source, bits * count // 32), bits, count)
         plain = [wide(w, c, kind, None) for c in codes]
-        values = [o.bin("fmul", "f32", x, scale) for x in plain]
-        if t == "f32":
-            for i, value in enumerate(values):
-                w.write_reg(dst.kind, dst.index + i, value, "f32")
-            return
-        for i in range(count // 2):
-            pair = (w.to_half(t, values[n], plain[n]) for n in (2 * i, 2 * i + 1))
-            w.write_reg(dst.kind, dst.index + i, join16(o, t, *pair))
+        write_wide(w, dst, t, [o.bin("fmul", "f32", x, scale) for x in plain], plain)
 
     return handler
 
 
 def _narrow(kind: str, t: str, count: int, random: bool):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
-        o, bits = w.v, small_bits(kind)
         dst, source, *_ = inst.operands
         words = block(w, source, count if t == "f32" else count // 2)
-        if t == "f32":
-            values = [o.bitcast("i32", "f32", x) for x in words]
-        else:
-            values = [
-                o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h)))
-                for x in words
-                for h in fields(w, x, 16, 2)
-            ]
+        values = [w.v.bitcast("i32", "f32", x) for x in words] if t == "f32" else halves_in(w, words, t)
         seed = w.source(2, "i32") if random else None
         scale = w.source(3 if random else 2, "f32")
-        codes = []
-        for value in values:
-            codes.append(narrow(w, value, kind, seed, scale))
-            seed = next_random(o, seed) if seed is not None else None
-        for k, word in enumerate(_packed(w, codes, bits)):
-            w.write_reg(dst.kind, dst.index + k, word)
+        write_codes(w, dst, narrowed(w, values, kind, seed, scale), small_bits(kind))
 
     return handler
 
@@ -152,15 +123,14 @@ def _look_up(bits: int):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         o = w.v
         dst, high, low, which = inst.operands
-        table = _codes(w, [x for op in (low, high) for x in block(w, op, op.count)], bits, 16)
+        table = codes_in(w, [x for op in (low, high) for x in block(w, op, op.count)], bits, 16)
         out = []
-        for pick in _codes(w, block(w, which, 2), 4, 16):
+        for pick in codes_in(w, block(w, which, 2), 4, 16):
             value = table[0]
             for n in range(1, 16):
                 value = o.select(o.icmp("eq", "i32", pick, o.const("i32", n)), "i32", table[n], value)
             out.append(value)
-        for k, word in enumerate(_packed(w, out, bits)):
-            w.write_reg(dst.kind, dst.index + k, word)
+        write_codes(w, dst, out, bits)
 
     return handler
 

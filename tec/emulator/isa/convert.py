@@ -191,6 +191,57 @@ def block(w: Wave, op: Operand, count: int) -> list[str]:
     return [w.reg(op.kind, op.index + k) for k in range(count)]
 
 
+def codes_in(w: Wave, words: list[str], bits: int, count: int) -> list[str]:
+    """Elements of `bits` bits, one after the other through the registers."""
+    o, found = w.v, []
+    for i in range(count):
+        k, at = divmod(bits * i, 32)
+        code = o.lshr(words[k], o.const("i32", at))
+        if at + bits > 32:
+            code = o.or_(code, o.shl(words[k + 1], o.const("i32", 32 - at)))
+        found.append(o.and_(code, o.const("i32", (1 << bits) - 1)))
+    return found
+
+
+def write_codes(w: Wave, dst: Operand, codes: list[str], bits: int) -> None:
+    """Elements of `bits` bits into registers, one after the other."""
+    o = w.v
+    words = [o.const("i32", 0)] * (bits * len(codes) // 32)
+    for i, code in enumerate(codes):
+        k, at = divmod(bits * i, 32)
+        words[k] = o.or_(words[k], o.shl(code, o.const("i32", at)))
+        if at + bits > 32:
+            words[k + 1] = o.or_(words[k + 1], o.lshr(code, o.const("i32", 32 - at)))
+    for k, word in enumerate(words):
+        w.write_reg(dst.kind, dst.index + k, word)
+
+
+def halves_in(w: Wave, words: list[str], t: str) -> list[str]:
+    """16-bit floats, two a register, as f32."""
+    o, halves = w.v, [h for word in words for h in fields(w, word, 16, 2)]
+    return [o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h))) for h in halves]
+
+
+def narrowed(w: Wave, values: list[str], kind: str, seed: str | None, scale: str) -> list[str]:
+    """The codes of numbers; each is rounded by the random number that follows the one before."""
+    codes = []
+    for value in values:
+        codes.append(narrow(w, value, kind, seed, scale))
+        seed = next_random(w.v, seed) if seed is not None else None
+    return codes
+
+
+def write_wide(w: Wave, dst: Operand, t: str, values: list[str], plain: list[str]) -> None:
+    """Numbers into registers, two of 16 bits in each; plain: them before they were scaled."""
+    if t == "f32":
+        for i, value in enumerate(values):
+            w.write_reg(dst.kind, dst.index + i, value, "f32")
+        return
+    halves = [w.to_half(t, value, before) for value, before in zip(values, plain)]
+    for i, pair in enumerate(zip(halves[::2], halves[1::2])):
+        w.write_reg(dst.kind, dst.index + i, join16(w.v, t, *pair))
+
+
 def _block_narrow(kind: str, t: str, random: bool, two: bool):  # type: ignore[no-untyped-def]
     """32 numbers to six registers of 6-bit floats."""
 
@@ -204,47 +255,20 @@ def _block_narrow(kind: str, t: str, random: bool, two: bool):  # type: ignore[n
                 words = [x for pair in zip(words, others) for x in pair]
             values = [w.operand("f32", x) for x in words]
         else:
-            halves = [h for word in block(w, first, 16) for h in fields(w, word, 16, 2)]
-            values = [o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h))) for h in halves]
+            values = halves_in(w, block(w, first, 16), t)
         seed = w.source(2, "i32") if random else None
         scale = w.source(len(inst.operands) - 1, "f32")
-        codes = []
-        for value in values:
-            codes.append(narrow(w, value, kind, seed, scale))
-            seed = next_random(o, seed) if seed is not None else None
-        for k in range(6):
-            total = o.const("i32", 0)
-            for i in range(32 * k // 6, (32 * k + 31) // 6 + 1):
-                at = 6 * i - 32 * k
-                moved = o.shl(codes[i], o.const("i32", at)) if at >= 0 else o.lshr(codes[i], o.const("i32", -at))
-                total = o.or_(total, moved)
-            w.write_reg(dst.kind, dst.index + k, total)
+        write_codes(w, dst, narrowed(w, values, kind, seed, scale), 6)
 
     return handler
 
 
 def _block_wide(kind: str, t: str):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
-        o = w.v
         dst, source, _ = inst.operands
-        words = block(w, source, 6)
-        scale = w.source(2, "f32")
-        values, plain = [], []
-        for i in range(32):
-            k, at = divmod(6 * i, 32)
-            code = o.lshr(words[k], o.const("i32", at))
-            if at > 26:
-                code = o.or_(code, o.shl(words[k + 1], o.const("i32", 32 - at)))
-            code = o.and_(code, o.const("i32", 63))
-            values.append(wide(w, code, kind, scale))
-            plain.append(wide(w, code, kind, None))
-        if t == "f32":
-            for i, value in enumerate(values):
-                w.write_reg(dst.kind, dst.index + i, w.result("f32", value), "f32")
-            return
-        for i in range(16):
-            pair = (w.to_half(t, values[n], plain[n]) for n in (2 * i, 2 * i + 1))
-            w.write_reg(dst.kind, dst.index + i, join16(o, t, *pair))
+        codes, scale = codes_in(w, block(w, source, 6), 6, 32), w.source(2, "f32")
+        scaled = [w.result("f32", wide(w, c, kind, scale)) if t == "f32" else wide(w, c, kind, scale) for c in codes]
+        write_wide(w, dst, t, scaled, [wide(w, c, kind, None) for c in codes])
 
     return handler
 
