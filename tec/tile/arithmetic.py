@@ -12,52 +12,26 @@ from typing import Any
 from ..ir.assembly import packed, registers_of
 from . import grammar as G
 from .builder import current, describe, float32, int1, plain
+from .examples import of_places
 from .grammar import TileType
 from .words import constant
 
 
+@of_places("tl.add(i, 10)", "10, 11, 12, 13, 14, 15, 16, 17")
 def add(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
-    """x + y.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.add(x, 10))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([10, 11, 12, 13, 14, 15, 16, 17], dtype=int32)
-    """
+    """x + y."""
     return current().add(x, y)
 
 
+@of_places("tl.sub(i, 10)", "-10,  -9,  -8,  -7,  -6,  -5,  -4,  -3")
 def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
-    """x - y.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.sub(x, 10))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([-10,  -9,  -8,  -7,  -6,  -5,  -4,  -3], dtype=int32)
-    """
+    """x - y."""
     return current().sub(x, y)
 
 
+@of_places("tl.mul(i, 10)", " 0, 10, 20, 30, 40, 50, 60, 70")
 def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
-    """x * y.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.mul(x, 10))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([ 0, 10, 20, 30, 40, 50, 60, 70], dtype=int32)
-    """
+    """x * y."""
     return current().arithmetic("mul", x, y)
 
 
@@ -157,48 +131,21 @@ class PropagateNan:
     NONE, ALL = _Mode("NONE"), _Mode("ALL")
 
 
+@of_places("tl.minimum(i, 3)", "0, 1, 2, 3, 3, 3, 3, 3")
 def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """The smaller of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.minimum(x, 3))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0, 1, 2, 3, 3, 3, 3, 3], dtype=int32)
-    """
+    """The smaller of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
     return extremum("min", x, y, propagate_nan)
 
 
+@of_places("tl.maximum(i, 3)", "3, 3, 3, 3, 4, 5, 6, 7")
 def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """The larger of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.maximum(x, 3))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([3, 3, 3, 3, 4, 5, 6, 7], dtype=int32)
-    """
+    """The larger of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
     return extremum("max", x, y, propagate_nan)
 
 
+@of_places("tl.clamp(i, 2, 5)", "2, 2, 2, 3, 4, 5, 5, 5")
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """x, but at least `min` and at most `max`.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.clamp(x, 2, 5))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([2, 2, 2, 3, 4, 5, 5, 5], dtype=int32)
-    """
+    """x, but at least `min` and at most `max`."""
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
@@ -214,33 +161,15 @@ def cdiv(x: Any, div: Any) -> Any:
     return (x + (div - 1)) // div
 
 
+@of_places("tl.fdiv(i.to(tl.float32), 4.0)", "0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75", dtype="float32")
 def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Any:
-    """x / y of floats.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.fdiv(x.to(tl.float32), 4.0))
-    >>> out = np.zeros(8, "float32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75], dtype=float32)
-    """
+    """x / y of floats."""
     return current().divide(x, y)
 
 
+@of_places("tl.div_rn(i.to(tl.float32), 4.0)", "0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75", dtype="float32")
 def div_rn(x: Any, y: Any) -> Any:
-    """x / y of floats, rounded to nearest.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.div_rn(x.to(tl.float32), 4.0))
-    >>> out = np.zeros(8, "float32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75], dtype=float32)
-    """
+    """x / y of floats, rounded to nearest."""
     return precise(current().divide(x, y))
 
 
@@ -316,36 +245,18 @@ ceil = math_word("ceil", "The smallest whole number that is at least x.", "1., 2
 tanh = math_word("tanh", "The hyperbolic tangent of x.", "0.4621, 0.964 ")
 
 
+@of_places("tl.abs(i - 4)", "4, 3, 2, 1, 0, 1, 2, 3")
 def abs(x: Any) -> Any:
-    """The absolute value of x.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.abs(x - 4))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([4, 3, 2, 1, 0, 1, 2, 3], dtype=int32)
-    """
+    """The absolute value of x."""
     x = plain(x)
     if not isinstance(x, G.Value):
         return x if x >= 0 else -x
     return x if x.ty.dtype.is_int_unsigned() else current().unary("abs", x)
 
 
+@of_places("tl.sigmoid(i.to(tl.float32))", "0.5   , 0.7311", count=2, dtype="float32", decimals=4)
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)).
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 2)
-    ...     tl.store(out + i, tl.sigmoid(i.to(tl.float32)))
-    >>> out = np.zeros(2, "float32")
-    >>> show[(1,)](out)
-    >>> out.round(4)
-    array([0.5   , 0.7311], dtype=float32)
-    """
+    """1 / (1 + exp(-x))."""
     return 1 / (1 + exp(-x))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .arithmetic import cos, log, maximum, sin, sqrt, umulhi
 from .builder import current, float32, int32, int64, plain, uint32, uint64
+from .examples import of_places
 from .words import where
 
 ROUNDS = 10
@@ -48,19 +49,11 @@ def philox_impl(
     return c0, c1, c2, c3
 
 
+@of_places(
+    "tl.philox(7, i, 0 * i, 0 * i, 0 * i)[0]", "4099963437, 1747881627,   26092480, 1675892246", count=4, dtype="uint32"
+)
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any, Any, Any]:
-    """Four tiles of random bits of a seed and a counter.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     a, b, c, d = tl.philox(7, i, 0 * i, 0 * i, 0 * i)
-    ...     tl.store(out + i, a)
-    >>> out = np.zeros(4, "uint32")
-    >>> show[(1,)](out)
-    >>> out
-    array([4099963437, 1747881627,   26092480, 1675892246], dtype=uint32)
-    """
+    """Four tiles of random bits of a seed and a counter."""
     b = current()
     seed = b.of_number(seed)
     if not seed.ty.dtype.is_int():
@@ -77,19 +70,9 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS
     return philox_impl(c0, c1, c2, c3, low, high, n_rounds)
 
 
+@of_places("tl.randint4x(7, i)[1]", "3221879260, 3415718931,   36305844, 1074293615", count=4, dtype="uint32")
 def randint4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any, Any, Any]:
-    """Four tiles of random uint32, of a seed and a tile of offsets.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     a, b, c, d = tl.randint4x(7, i)
-    ...     tl.store(out + i, b)
-    >>> out = np.zeros(4, "uint32")
-    >>> show[(1,)](out)
-    >>> out
-    array([3221879260, 3415718931,   36305844, 1074293615], dtype=uint32)
-    """
+    """Four tiles of random uint32, of a seed and a tile of offsets."""
     b = current()
     offset = b.of_number(offset)
     low = b.cast(offset, uint32)
@@ -98,33 +81,20 @@ def randint4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any,
     return philox(seed, low, high, zero, zero, n_rounds)
 
 
+@of_places("tl.randint(7, i)", "4099963437, 1747881627,   26092480, 1675892246", count=4, dtype="uint32")
 def randint(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
-    """Random uint32.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.randint(7, i))
-    >>> out = np.zeros(4, "uint32")
-    >>> show[(1,)](out)
-    >>> out
-    array([4099963437, 1747881627,   26092480, 1675892246], dtype=uint32)
-    """
+    """Random uint32."""
     return randint4x(seed, offset, n_rounds)[0]
 
 
+@of_places(
+    "tl.uint_to_uniform_float(tl.randint(7, i))",
+    "0.09080574, 0.81392074, 0.01215026, 0.7803981 ",
+    count=4,
+    dtype="float32",
+)
 def uint_to_uniform_float(x: Any) -> Any:
-    """Random bits as a float32 from 0 up to, and without, 1.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.uint_to_uniform_float(tl.randint(7, i)))
-    >>> out = np.zeros(4, "float32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0.09080574, 0.81392074, 0.01215026, 0.7803981 ], dtype=float32)
-    """
+    """Random bits as a float32 from 0 up to, and without, 1."""
     b = current()
     wide = x.ty.dtype.primitive_bitwidth == 64
     x = b.cast(x, int64 if wide else int32)
@@ -132,83 +102,42 @@ def uint_to_uniform_float(x: Any) -> Any:
     return b.cast(x, float32) * (1.0842020432385337e-19 if wide else 4.6566127342e-10)
 
 
+@of_places("tl.rand(7, i)", "0.09080574, 0.81392074, 0.01215026, 0.7803981 ", count=4, dtype="float32")
 def rand(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
-    """Uniform float32 in [0, 1).
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.rand(7, i))
-    >>> out = np.zeros(4, "float32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0.09080574, 0.81392074, 0.01215026, 0.7803981 ], dtype=float32)
-    """
+    """Uniform float32 in [0, 1)."""
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
+@of_places("tl.rand4x(7, i)[1]", "0.49969554, 0.4094319 , 0.01690622, 0.5002569 ", count=4, dtype="float32")
 def rand4x(seed: Any, offsets: Any, n_rounds: Any = ROUNDS) -> tuple[Any, ...]:
-    """Four tiles of uniform float32 in [0, 1).
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     a, b, c, d = tl.rand4x(7, i)
-    ...     tl.store(out + i, b)
-    >>> out = np.zeros(4, "float32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0.49969554, 0.4094319 , 0.01690622, 0.5002569 ], dtype=float32)
-    """
+    """Four tiles of uniform float32 in [0, 1)."""
     return tuple(uint_to_uniform_float(i) for i in randint4x(seed, offsets, n_rounds))
 
 
+@of_places(
+    "tl.pair_uniform_to_normal(tl.rand(7, i), tl.rand(8, i))[0]",
+    " 2.17,  0.64,  2.17, -0.3 ",
+    count=4,
+    dtype="float32",
+    decimals=2,
+)
 def pair_uniform_to_normal(u1: Any, u2: Any) -> tuple[Any, Any]:
-    """Two normal numbers of two uniform ones (Box and Muller, 1958).
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.pair_uniform_to_normal(tl.rand(7, i), tl.rand(8, i))[0])
-    >>> out = np.zeros(4, "float32")
-    >>> show[(1,)](out)
-    >>> out.round(2)
-    array([ 2.17,  0.64,  2.17, -0.3 ], dtype=float32)
-    """
+    """Two normal numbers of two uniform ones (Box and Muller, 1958)."""
     u1 = maximum(1.0e-7, u1)
     angle = 6.283185307179586 * u2
     r = sqrt(-2.0 * log(u1))
     return r * cos(angle), r * sin(angle)
 
 
+@of_places("tl.randn(7, i)", "-2.19, -0.54,  2.95, -0.7 ", count=4, dtype="float32", decimals=2)
 def randn(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
-    """Normal float32.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.randn(7, i))
-    >>> out = np.zeros(4, "float32")
-    >>> show[(1,)](out)
-    >>> out.round(2)
-    array([-2.19, -0.54,  2.95, -0.7 ], dtype=float32)
-    """
+    """Normal float32."""
     i1, i2, _, _ = randint4x(seed, offset, n_rounds)
     return pair_uniform_to_normal(uint_to_uniform_float(i1), uint_to_uniform_float(i2))[0]
 
 
+@of_places("tl.randn4x(7, i)[1]", " 0.  ,  0.35,  0.31, -0.  ", count=4, dtype="float32", decimals=2)
 def randn4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any, Any, Any]:
-    """Four tiles of normal float32.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     a, b, c, d = tl.randn4x(7, i)
-    ...     tl.store(out + i, b)
-    >>> out = np.zeros(4, "float32")
-    >>> show[(1,)](out)
-    >>> out.round(2)
-    array([ 0.  ,  0.35,  0.31, -0.  ], dtype=float32)
-    """
+    """Four tiles of normal float32."""
     u = [uint_to_uniform_float(i) for i in randint4x(seed, offset, n_rounds)]
     return (*pair_uniform_to_normal(u[0], u[1]), *pair_uniform_to_normal(u[2], u[3]))

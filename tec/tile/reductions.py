@@ -8,6 +8,7 @@ from typing import Any
 from . import grammar as G
 from .arithmetic import exp
 from .builder import current, float32, int32, plain, uint32
+from .examples import of_four, of_places
 from .grammar import Block, TileType
 from .words import arange
 
@@ -85,19 +86,9 @@ def _summed(x: Any, dtype: Any) -> Any:
     return x if dt is None else b.cast(x, dt)
 
 
+@of_four("tl.sum(x, 0)", "9", is_one=True)
 def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Any:
-    """The sum along `axis`; integers below 32 bits are summed in 32.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.sum(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    9
-    """
+    """The sum along `axis`; integers below 32 bits are summed in 32."""
     return fold(_summed(input, dtype), axis, "add", keep_dims)
 
 
@@ -143,6 +134,7 @@ def _with_index(x: Any, axis: Any, fn: str, left: bool, keep_dims: Any) -> tuple
     return v, i
 
 
+@of_four("tl.max(x, 0)", "3", is_one=True)
 def max(
     input: Any,
     axis: Any = None,
@@ -150,21 +142,11 @@ def max(
     return_indices_tie_break_left: Any = True,
     keep_dims: Any = False,
 ) -> Any:
-    """The largest element along `axis`. return_indices: also its index, of equal ones the first.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.max(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    3
-    """
+    """The largest element along `axis`. return_indices: also its index, of equal ones the first."""
     return _extremum(input, axis, "max", return_indices, return_indices_tie_break_left, keep_dims)
 
 
+@of_four("tl.min(x, 0)", "1", is_one=True)
 def min(
     input: Any,
     axis: Any = None,
@@ -172,84 +154,33 @@ def min(
     return_indices_tie_break_left: Any = True,
     keep_dims: Any = False,
 ) -> Any:
-    """The smallest element along `axis`. return_indices: also its index, of equal ones the first.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.min(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    1
-    """
+    """The smallest element along `axis`. return_indices: also its index, of equal ones the first."""
     return _extremum(input, axis, "min", return_indices, return_indices_tie_break_left, keep_dims)
 
 
+@of_four("tl.argmax(x, 0)", "0", is_one=True)
 def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
-    """The index of the largest element along `axis`.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.argmax(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    0
-    """
+    """The index of the largest element along `axis`."""
     return _with_index(_wide(input), axis, "max", plain(tie_break_left), keep_dims)[1]
 
 
+@of_four("tl.argmin(x, 0)", "1", is_one=True)
 def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
-    """The index of the smallest element along `axis`.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.argmin(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    1
-    """
+    """The index of the smallest element along `axis`."""
     return _with_index(_wide(input), axis, "min", plain(tie_break_left), keep_dims)[1]
 
 
+@of_four("tl.xor_sum(x, 0)", "3", is_one=True)
 def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
-    """The exclusive or of all elements along `axis`.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.xor_sum(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    3
-    """
+    """The exclusive or of all elements along `axis`."""
     if not input.ty.dtype.is_int():
         raise current().error("xor_sum only supported for integers", hint="x.to(tl.int32)")
     return fold(input, axis, "xor", keep_dims)
 
 
+@of_four("tl.reduce_or(x, 0)", "3", is_one=True)
 def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
-    """The or of all elements along `axis`.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.reduce_or(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    3
-    """
+    """The or of all elements along `axis`."""
     if not input.ty.dtype.is_int():
         raise current().error("reduce_or only supported for integers", hint="x.to(tl.int32)")
     return fold(input, axis, "or", keep_dims)
@@ -285,36 +216,16 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
     return tuple(made) if several else made[0]
 
 
+@of_four("tl.cumsum(x, 0)", "3, 4, 6, 9")
 def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
-    """The sums of all elements up to each element along `axis`.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out + i, tl.cumsum(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> out
-    array([3, 4, 6, 9], dtype=int32)
-    """
+    """The sums of all elements up to each element along `axis`."""
     x = _summed(_wide(input), dtype)
     return _scanned([x], axis, lambda: _named("add", x.ty.dtype), reverse, "add")[0]
 
 
+@of_four("tl.cumprod(x, 0)", " 3,  3,  6, 18")
 def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Any:
-    """The products of all elements up to each element along `axis`.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out + i, tl.cumprod(x, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> out
-    array([ 3,  3,  6, 18], dtype=int32)
-    """
+    """The products of all elements up to each element along `axis`."""
     x = _wide(input)
     return _scanned([x], axis, lambda: _named("mul", x.ty.dtype), reverse, "mul")[0]
 
@@ -322,19 +233,9 @@ def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Any:
 # ---- order and places
 
 
+@of_four("tl.sort(x)", "1, 2, 3, 3")
 def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
-    """Sorted along the last dimension.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out + i, tl.sort(x))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> out
-    array([1, 2, 3, 3], dtype=int32)
-    """
+    """Sorted along the last dimension."""
     b = current()
     k = b.axis(x, -1 if plain(dim) is None else dim, "a sort")
     if k != len(x.ty.shape) - 1:
@@ -381,19 +282,9 @@ def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
     return gather(ordered, current().broadcast_to(index, (*x.ty.shape[:-1], want)), len(x.ty.shape) - 1)
 
 
+@of_four("tl.flip(x)", "3, 2, 1, 3")
 def flip(x: Any, dim: Any = None) -> Any:
-    """The elements in reverse order along a dimension, by default the last.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out + i, tl.flip(x))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> out
-    array([3, 2, 1, 3], dtype=int32)
-    """
+    """The elements in reverse order along a dimension, by default the last."""
     b = current()
     k = b.axis(x, -1 if plain(dim) is None else dim, "tl.flip")
     index = (x.ty.shape[k] - 1) - arange(0, x.ty.shape[k])
@@ -403,19 +294,9 @@ def flip(x: Any, dim: Any = None) -> Any:
     return gather(x, b.broadcast_to(index, x.ty.shape), k)
 
 
+@of_four("tl.gather(x, 3 - i, 0)", "3, 2, 1, 3")
 def gather(src: Any, index: Any, axis: Any) -> Any:
-    """src[..., index, ...] along `axis`. The other dimensions of both agree.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out + i, tl.gather(x, 3 - i, 0))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> out
-    array([3, 2, 1, 3], dtype=int32)
-    """
+    """src[..., index, ...] along `axis`. The other dimensions of both agree."""
     b = current()
     k = b.axis(src, axis, "tl.gather")
     if not index.ty.dtype.is_int():
@@ -430,19 +311,9 @@ def gather(src: Any, index: Any, axis: Any) -> Any:
     return b.value("gather", (src, index), TileType(index.ty.shape, src.ty.dtype), axis=k)
 
 
+@of_four("tl.histogram(x, 4)", "0, 1, 1, 2")
 def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
-    """The number of occurrences of 0, 1, ..., num_bins - 1 in a tile of one dimension, [num_bins] of int32.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out + i, tl.histogram(x, 4))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> out
-    array([0, 1, 1, 2], dtype=int32)
-    """
+    """The number of occurrences of 0, 1, ..., num_bins - 1 in a tile of one dimension, [num_bins] of int32."""
     b, n = current(), plain(num_bins)
     if len(input.ty.shape) != 1 or not input.ty.dtype.is_int():
         raise b.error(
@@ -457,37 +328,18 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
 # ---- what reductions make
 
 
+@of_four("tl.item(tl.sum(x, 0, keep_dims=True))", "9", is_one=True)
 def item(x: Any) -> Any:
-    """The one element of a tile of one element, as a scalar.
-
-    >>> @tl.jit
-    ... def show(a, out):
-    ...     i = tl.arange(0, 4)
-    ...     x = tl.load(a + i)
-    ...     tl.store(out, tl.item(tl.sum(x, 0, keep_dims=True)))
-    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
-    >>> show[(1,)](a, out)
-    >>> int(out[0])
-    9
-    """
+    """The one element of a tile of one element, as a scalar."""
     if not x.ty.shape:
         return x
     x = current().reshape(x, (1,))
     return fold(x, 0, "add")
 
 
+@of_places("tl.softmax(i.to(tl.float32))", "0.2689, 0.7311", count=2, dtype="float32", decimals=4)
 def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
-    """exp(x - max) / sum along `dim`, by default the first.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 2)
-    ...     tl.store(out + i, tl.softmax(i.to(tl.float32)))
-    >>> out = np.zeros(2, "float32")
-    >>> show[(1,)](out)
-    >>> out.round(4)
-    array([0.2689, 0.7311], dtype=float32)
-    """
+    """exp(x - max) / sum along `dim`, by default the first."""
     axis = 0 if plain(dim) is None else dim
     e = exp(x - max(x, axis, keep_dims=True))
     return e / sum(e, axis, keep_dims=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import grammar as G
 from .builder import current, describe, float32, int32, int64, plain
+from .examples import of_places, of_rows
 from .grammar import TileType
 from .values import sizes
 
@@ -70,18 +71,9 @@ def num_programs(axis: Any) -> Any:
     return current().value("num_programs", (), TileType((), int32), axis=k)
 
 
+@of_places("tl.arange(4, 8)", "4, 5, 6, 7", count=4)
 def arange(start: Any, end: Any) -> Any:
-    """start, start + 1, ..., end - 1: a tile [end - start] of int32. Its length is a power of two.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.arange(4, 8))
-    >>> out = np.zeros(4, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([4, 5, 6, 7], dtype=int32)
-    """
+    """start, start + 1, ..., end - 1: a tile [end - start] of int32. Its length is a power of two."""
     b = current()
     low, high = constant(start, "the start of tl.arange"), constant(end, "the end of tl.arange")
     if not isinstance(low, int) or not isinstance(high, int):
@@ -148,18 +140,9 @@ def zeros(shape: Any, dtype: Any) -> Any:
     return full(shape, 0, dtype)
 
 
+@of_places("tl.zeros_like(i)", "0, 0, 0, 0", count=4)
 def zeros_like(input: Any) -> Any:
-    """A tile of zeros with the shape and dtype of another tile.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.zeros_like(i))
-    >>> out = np.ones(4, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0, 0, 0, 0], dtype=int32)
-    """
+    """A tile of zeros with the shape and dtype of another tile."""
     return full(input.ty.shape, 0, input.ty.dtype)
 
 
@@ -180,20 +163,9 @@ def to_tensor(x: Any) -> Any:
 # ---- shapes
 
 
+@of_rows("tl.broadcast_to(i, 2, 4)", "0, 1, 2, 3", "0, 1, 2, 3")
 def broadcast_to(input: Any, *shape: Any) -> Any:
-    """The tile broadcast to a shape: dimensions of 1 repeat.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
-    ...     tl.store(out + at, tl.broadcast_to(i, 2, 4))
-    >>> out = np.zeros((2, 4), "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([[0, 1, 2, 3],
-           [0, 1, 2, 3]], dtype=int32)
-    """
+    """The tile broadcast to a shape: dimensions of 1 repeat."""
     return current().broadcast_to(input, sizes(shape))
 
 
@@ -213,20 +185,9 @@ def broadcast(input: Any, other: Any) -> Any:
     return current().same_shape(current().of_number(input), current().of_number(other))
 
 
+@of_rows("tl.expand_dims(tl.arange(0, 2), 1) + tl.expand_dims(i, 0)", "0, 1, 2, 3", "1, 2, 3, 4")
 def expand_dims(input: Any, axis: Any) -> Any:
-    """New dimensions of 1 at `axis`, a number or several numbers.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
-    ...     tl.store(out + at, tl.expand_dims(tl.arange(0, 2), 1) + tl.expand_dims(i, 0))
-    >>> out = np.zeros((2, 4), "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([[0, 1, 2, 3],
-           [1, 2, 3, 4]], dtype=int32)
-    """
+    """New dimensions of 1 at `axis`, a number or several numbers."""
     b, v = current(), current().of_number(input)
     axis = plain(axis)
     axes = [plain(a) for a in axis] if isinstance(axis, (tuple, list)) else [axis]
@@ -238,35 +199,15 @@ def expand_dims(input: Any, axis: Any) -> Any:
     return v
 
 
+@of_rows("tl.unsqueeze(tl.arange(0, 2), 1) + tl.unsqueeze(i, 0)", "0, 1, 2, 3", "1, 2, 3, 4")
 def unsqueeze(input: Any, dim: Any) -> Any:
-    """A new dimension of 1 at `dim`.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
-    ...     tl.store(out + at, tl.unsqueeze(tl.arange(0, 2), 1) + tl.unsqueeze(i, 0))
-    >>> out = np.zeros((2, 4), "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([[0, 1, 2, 3],
-           [1, 2, 3, 4]], dtype=int32)
-    """
+    """A new dimension of 1 at `dim`."""
     return expand_dims(input, dim)
 
 
+@of_places("tl.squeeze(i[None, :], 0)", "0, 1, 2, 3", count=4)
 def squeeze(input: Any, dim: Any) -> Any:
-    """Without its dimension `dim`, which is 1. Raises KernelError where it is not.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     tl.store(out + i, tl.squeeze(i[None, :], 0))
-    >>> out = np.zeros(4, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0, 1, 2, 3], dtype=int32)
-    """
+    """Without its dimension `dim`, which is 1. Raises KernelError where it is not."""
     b, v, dim = current(), current().of_number(input), plain(dim)
     shape = v.ty.shape
     if not isinstance(dim, int) or not -len(shape) <= dim < len(shape) or shape[dim] != 1:
@@ -275,20 +216,9 @@ def squeeze(input: Any, dim: Any) -> Any:
     return b.reshape(v, (*shape[:at], *shape[at + 1 :]))
 
 
+@of_rows("tl.reshape(tl.arange(0, 8), 2, 4)", "0, 1, 2, 3", "4, 5, 6, 7")
 def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> Any:
-    """The same elements in row-major order under another shape.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
-    ...     tl.store(out + at, tl.reshape(tl.arange(0, 8), 2, 4))
-    >>> out = np.zeros((2, 4), "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([[0, 1, 2, 3],
-           [4, 5, 6, 7]], dtype=int32)
-    """
+    """The same elements in row-major order under another shape."""
     return current().reshape(current().of_number(input), sizes(shape))
 
 
@@ -310,37 +240,15 @@ def ravel(x: Any, can_reorder: Any = False) -> Any:
     return current().reshape(x, (x.ty.size,))
 
 
+@of_rows("tl.permute(tl.reshape(tl.arange(0, 8), 4, 2), 1, 0)", "0, 2, 4, 6", "1, 3, 5, 7")
 def permute(input: Any, *dims: Any) -> Any:
-    """The dimensions in another order.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
-    ...     tl.store(out + at, tl.permute(tl.reshape(tl.arange(0, 8), 4, 2), 1, 0))
-    >>> out = np.zeros((2, 4), "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([[0, 2, 4, 6],
-           [1, 3, 5, 7]], dtype=int32)
-    """
+    """The dimensions in another order."""
     return current().permute(input, sizes(dims))
 
 
+@of_rows("tl.trans(tl.reshape(tl.arange(0, 8), 4, 2))", "0, 2, 4, 6", "1, 3, 5, 7")
 def trans(input: Any, *dims: Any) -> Any:
-    """The last two dimensions swapped, or all in the order `dims`.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     i = tl.arange(0, 4)
-    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
-    ...     tl.store(out + at, tl.trans(tl.reshape(tl.arange(0, 8), 4, 2)))
-    >>> out = np.zeros((2, 4), "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([[0, 2, 4, 6],
-           [1, 3, 5, 7]], dtype=int32)
-    """
+    """The last two dimensions swapped, or all in the order `dims`."""
     rank = len(input.ty.shape)
     if dims:
         return current().permute(input, sizes(dims))
@@ -432,31 +340,13 @@ def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Any:
     return current().reshape(joined, (*a.ty.shape[:at], 2 * a.ty.shape[at], *a.ty.shape[at + 1 :]))
 
 
+@of_places("tl.where(i < 3, i, -1)", " 0,  1,  2, -1, -1, -1, -1, -1")
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition holds, and y elsewhere. Both are evaluated.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.where(x < 3, x, -1))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([ 0,  1,  2, -1, -1, -1, -1, -1], dtype=int32)
-    """
+    """x where the condition holds, and y elsewhere. Both are evaluated."""
     return current().select(condition, x, y)
 
 
+@of_places("tl.cast(i / 2, tl.int32)", "0, 0, 1, 1, 2, 2, 3, 3")
 def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> Any:
-    """The tile converted to a dtype. bitcast: reinterpret the bits instead.
-
-    >>> @tl.jit
-    ... def show(out):
-    ...     x = tl.arange(0, 8)
-    ...     tl.store(out + x, tl.cast(x / 2, tl.int32))
-    >>> out = np.zeros(8, "int32")
-    >>> show[(1,)](out)
-    >>> out
-    array([0, 0, 1, 1, 2, 2, 3, 3], dtype=int32)
-    """
+    """The tile converted to a dtype. bitcast: reinterpret the bits instead."""
     return current().cast(input, dtype, bitcast, fp_downcast_rounding)
