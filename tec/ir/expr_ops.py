@@ -51,6 +51,25 @@ def _compare(how: str, a: Any, b: Any) -> Any:
     return _build.compare(how, a, b)
 
 
+_Method = Callable[[Any, Any], Any]
+
+
+def _operators(name: str) -> tuple[_Method, _Method]:
+    """An operator of two values by its builder, as a method of the left and of the right one."""
+
+    def of_left(self: Any, other: Any) -> Any:
+        return _two(getattr(_build, name), self, other)
+
+    def of_right(self: Any, other: Any) -> Any:
+        return _two(getattr(_build, name), other, self)
+
+    return of_left, of_right
+
+
+def _comparison(how: str) -> _Method:
+    return lambda self, other: _compare(how, self, other)
+
+
 class SymbolicValueError(ExprError, TypeError):
     """A number asked of what is a value of the program being built."""
 
@@ -93,47 +112,13 @@ class ExprOps(Spelled):
     __slots__ = ()
     __hash__ = object.__hash__
 
-    def __add__(self, other: Any) -> Any:
-        return _two(_build.add, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _two(_build.add, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _two(_build.sub, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _two(_build.sub, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _two(_build.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _two(_build.mul, other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _two(_build.truediv, self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _two(_build.truediv, other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _two(_build.floordiv, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _two(_build.floordiv, other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _two(_build.floormod, self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _two(_build.floormod, other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return _two(_build.power, self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return _two(_build.power, other, self)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("sub")
+    __mul__, __rmul__ = _operators("mul")
+    __truediv__, __rtruediv__ = _operators("truediv")
+    __floordiv__, __rfloordiv__ = _operators("floordiv")
+    __mod__, __rmod__ = _operators("floormod")
+    __pow__, __rpow__ = _operators("power")
 
     def __neg__(self) -> Any:
         return _one(_build.neg, self)
@@ -144,50 +129,19 @@ class ExprOps(Spelled):
     def __abs__(self) -> Any:
         return _one(_build.absolute, self)
 
-    def __lshift__(self, other: Any) -> Any:
-        return _two(_build.left_shift, self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return _two(_build.left_shift, other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return _two(_build.right_shift, self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return _two(_build.right_shift, other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return _two(_build.bitwise_and, self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return _two(_build.bitwise_and, other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return _two(_build.bitwise_or, self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return _two(_build.bitwise_or, other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return _two(_build.bitwise_xor, self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return _two(_build.bitwise_xor, other, self)
+    __lshift__, __rlshift__ = _operators("left_shift")
+    __rshift__, __rrshift__ = _operators("right_shift")
+    __and__, __rand__ = _operators("bitwise_and")
+    __or__, __ror__ = _operators("bitwise_or")
+    __xor__, __rxor__ = _operators("bitwise_xor")
 
     def __invert__(self) -> Any:
         return _one(_build.bitwise_not, self)
 
-    def __lt__(self, other: Any) -> Any:
-        return _compare("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _compare("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _compare("gt", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _compare("ge", self, other)
+    __lt__ = _comparison("lt")
+    __le__ = _comparison("le")
+    __gt__ = _comparison("gt")
+    __ge__ = _comparison("ge")
 
     def __eq__(self, other: Any) -> Any:
         if other is None:

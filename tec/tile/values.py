@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import grammar as G
@@ -51,6 +51,21 @@ def sizes(args: Sequence[Any]) -> tuple[int, ...]:
             )
         out.append(a.__index__())
     return tuple(out)
+
+
+_Method = Callable[[Any, Any], Any]
+
+
+def _operators(word: str, *which: str) -> tuple[_Method, _Method]:
+    """An operator of two values by a word of the program's builder, as a method of the left and of the right one."""
+
+    def of_left(self: Any, other: Any) -> Any:
+        return getattr(current(), word)(*which, self, other)
+
+    def of_right(self: Any, other: Any) -> Any:
+        return getattr(current(), word)(*which, other, self)
+
+    return of_left, of_right
 
 
 class tensor(G.Value):
@@ -103,71 +118,18 @@ class tensor(G.Value):
 
     # ---- operators
 
-    def __add__(self, o: Any) -> Any:
-        return current().add(self, o)
-
-    def __radd__(self, o: Any) -> Any:
-        return current().add(o, self)
-
-    def __sub__(self, o: Any) -> Any:
-        return current().sub(self, o)
-
-    def __rsub__(self, o: Any) -> Any:
-        return current().sub(o, self)
-
-    def __mul__(self, o: Any) -> Any:
-        return current().arithmetic("mul", self, o)
-
-    def __rmul__(self, o: Any) -> Any:
-        return current().arithmetic("mul", o, self)
-
-    def __truediv__(self, o: Any) -> Any:
-        return current().divide(self, o)
-
-    def __rtruediv__(self, o: Any) -> Any:
-        return current().divide(o, self)
-
-    def __floordiv__(self, o: Any) -> Any:
-        return current().floordiv(self, o)
-
-    def __rfloordiv__(self, o: Any) -> Any:
-        return current().floordiv(o, self)
-
-    def __mod__(self, o: Any) -> Any:
-        return current().mod(self, o)
-
-    def __rmod__(self, o: Any) -> Any:
-        return current().mod(o, self)
-
-    def __and__(self, o: Any) -> Any:
-        return current().bits("and", self, o)
-
-    def __rand__(self, o: Any) -> Any:
-        return current().bits("and", o, self)
-
-    def __or__(self, o: Any) -> Any:
-        return current().bits("or", self, o)
-
-    def __ror__(self, o: Any) -> Any:
-        return current().bits("or", o, self)
-
-    def __xor__(self, o: Any) -> Any:
-        return current().bits("xor", self, o)
-
-    def __rxor__(self, o: Any) -> Any:
-        return current().bits("xor", o, self)
-
-    def __lshift__(self, o: Any) -> Any:
-        return current().bits("shl", self, o)
-
-    def __rlshift__(self, o: Any) -> Any:
-        return current().bits("shl", o, self)
-
-    def __rshift__(self, o: Any) -> Any:
-        return current().bits("shr", self, o)
-
-    def __rrshift__(self, o: Any) -> Any:
-        return current().bits("shr", o, self)
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("sub")
+    __mul__, __rmul__ = _operators("arithmetic", "mul")
+    __truediv__, __rtruediv__ = _operators("divide")
+    __floordiv__, __rfloordiv__ = _operators("floordiv")
+    __mod__, __rmod__ = _operators("mod")
+    __and__, __rand__ = _operators("bits", "and")
+    __or__, __ror__ = _operators("bits", "or")
+    __xor__, __rxor__ = _operators("bits", "xor")
+    __lshift__, __rlshift__ = _operators("bits", "shl")
+    __rshift__, __rrshift__ = _operators("bits", "shr")
+    __lt__, __le__, __gt__, __ge__ = (_operators("compare", how)[0] for how in ("lt", "le", "gt", "ge"))
 
     def __neg__(self) -> Any:
         return current().negative(self)
@@ -177,18 +139,6 @@ class tensor(G.Value):
 
     def __invert__(self) -> Any:
         return current().invert(self)
-
-    def __lt__(self, o: Any) -> Any:
-        return current().compare("lt", self, o)
-
-    def __le__(self, o: Any) -> Any:
-        return current().compare("le", self, o)
-
-    def __gt__(self, o: Any) -> Any:
-        return current().compare("gt", self, o)
-
-    def __ge__(self, o: Any) -> Any:
-        return current().compare("ge", self, o)
 
     def __eq__(self, o: Any) -> Any:
         # Lists of values ask, once the program is read.
