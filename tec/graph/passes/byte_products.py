@@ -25,6 +25,7 @@ from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
 _AVX2_BYTES = 32  # of a vector
+_VIEWS = ("reshape", "transpose")  # of an operand, which passes may have moved behind its zero point
 
 
 def byte_products(graph: Graph, target: Target) -> Graph:
@@ -50,7 +51,7 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         if node.op not in ("matmul", "conv") or not node.outputs or node.outputs[0].dtype != "int32":
             return False
         x, w = node.inputs
-        source, zero, seen = _source(x)
+        source, zero, views = _source(x)
         if source is None or not w.is_known or w.dtype not in ("int8", "int32"):
             return False
         data = np.asarray(w.data)
@@ -65,9 +66,7 @@ def byte_products(graph: Graph, target: Target) -> Graph:
             return False
         attrs, sums = plan
         out = node.outputs[0]
-        operand = as_wanted(b, source)
-        if seen is not None:
-            (operand,) = b.new.add("reshape", [operand], seen.attrs, x.name)
+        operand = viewed(b, as_wanted(b, source), views, x.name)
         if missing:
             operand, data = _filled(b, operand, data, missing)
         weights = b.new.constant(data.astype(np.int8), w.name, "int8")
@@ -104,16 +103,14 @@ def _word_products(graph: Graph, pairs: intrin.VectorDot) -> Graph:
         if node.op not in ("matmul", "conv") or not node.outputs or node.outputs[0].dtype != "int32":
             return False
         x, w = node.inputs
-        source, zero, seen = _source(x)
+        source, zero, views = _source(x)
         if source is None or not w.is_known or w.dtype not in ("int8", "uint8", "int32"):
             return False
         data = np.asarray(w.data)
         if data.size == 0 or data.min() < -128 or data.max() > 255 or node.attrs.get("groups", 1) != 1:
             return False
         missing = _missing(node, data, pairs)
-        operand = as_words(b, source, zero)
-        if seen is not None:
-            (operand,) = b.new.add("reshape", [operand], seen.attrs, x.name)
+        operand = viewed(b, as_words(b, source, zero), views, x.name)
         if missing:
             operand, data = _filled(b, operand, data, missing)
         weights = b.new.constant(data.astype(np.int16), w.name, "int16")
@@ -125,13 +122,29 @@ def _word_products(graph: Graph, pairs: intrin.VectorDot) -> Graph:
     return rebuild(graph, handle)
 
 
-def _source(x: Value) -> tuple[Value | None, Value | None, Node | None]:
-    """(bytes, zero point, the reshape that x is of them) of an operand; (None, None, None) for others."""
-    seen = x.node if x.node is not None and x.node.op == "reshape" and x.dtype == "int32" else None
-    source, zero = _bytes(seen.inputs[0] if seen is not None else x)
-    if seen is not None and zero is not None and zero.type.size != 1:
-        return None, None, None
-    return source, zero, seen
+def behind_views(x: Value) -> tuple[Value, list[Node]]:
+    """What x is a view of, and the views in order."""
+    views: list[Node] = []
+    while x.node is not None and x.node.op in _VIEWS:
+        views.insert(0, x.node)
+        x = x.node.inputs[0]
+    return x, views
+
+
+def viewed(b: Rebuild, x: Value, views: list[Node], name: str) -> Value:
+    """The same views of x, a value of the new graph."""
+    for view in views:
+        (x,) = b.new.add(view.op, [x], view.attrs, name)
+    return x
+
+
+def _source(x: Value) -> tuple[Value | None, Value | None, list[Node]]:
+    """(bytes, zero point, the views that x is of them) of an operand; (None, None, []) for others."""
+    of, views = behind_views(x)
+    if x.dtype != "int32" or not views:
+        return *_bytes(x), []
+    source, zero = _bytes(of)
+    return (source, zero, views) if zero is None or zero.type.size == 1 else (None, None, [])
 
 
 def _missing(node: Node, data: Any, dot: intrin.VectorDot | None) -> int:

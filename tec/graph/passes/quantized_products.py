@@ -16,7 +16,7 @@ import numpy as np
 from ...ops.packed import MIDDLE, unpacked
 from ...target import Target
 from ..graph import Graph, Node, Quantized, Value
-from .byte_products import multiplies_integers
+from .byte_products import behind_views, multiplies_integers, viewed
 from .rewrite import Rebuild, rebuild
 
 _LARGEST = (1 << 31) // (255 * 128)  # terms of a sum of bytes' products that int32 holds
@@ -43,7 +43,8 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
         if node.op not in ("conv", "matmul") or node.outputs[0].dtype != "float32":
             return False
         x, w = node.inputs
-        made, weights = dequantized(x), _weights(node, w)
+        of, views = behind_views(x)
+        made, weights = dequantized(of), _weights(node, w)
         if made is None or weights is None or node.attrs.get("fill"):
             return False
         q, zero, scale = made
@@ -51,7 +52,8 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
         out = node.outputs[0]
         attrs = {**node.attrs, **({"out_dtype": "int32"} if node.op == "matmul" else {})}
         integers = b.new.constant(data.astype(np.int32), w.name)
-        (y,) = b.new.add(node.op, [centred(b, q, zero), integers], attrs, out.name, node.origin)
+        operand = viewed(b, centred(b, q, zero), views, x.name)
+        (y,) = b.new.add(node.op, [operand, integers], attrs, out.name, node.origin)
         y = b.cast(y, "float32", out.name)
         both = b.new.constant((np.float32(scale) * factor).astype(np.float32), "scale")
         b.map[out] = b.new.add("multiply", [y, both], {}, out.name)[0]

@@ -90,6 +90,28 @@ def test_as_onnx_runtime(case: dict[str, Any]) -> None:
     np.testing.assert_allclose(got, want, atol=1.01 * OUT_SCALE)
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_rows_of_several_dimensions(is_turned: bool, kind: Any) -> None:
+    """Rows of a batch, and heads that are turned behind their quantization: a view stands between the bytes and the product."""
+    m = model("MatMul", 32, kind, 4)
+    graph = m.graph
+    graph.input[0].CopyFrom(helper.make_tensor_value_info("x", T.FLOAT, [2, 4, 6, 8] if is_turned else [2, 6, 32]))
+    if is_turned:
+        product = next(k for k, n in enumerate(graph.node) if n.op_type == "MatMul")
+        graph.node.insert(product, helper.make_node("Transpose", ["xd"], ["xt"], perm=[0, 2, 1, 3]))
+        graph.node.insert(product + 1, helper.make_node("Reshape", ["xt", "shape"], ["xr"]))
+        graph.node[product + 2].input[0] = "xr"
+        graph.initializer.append(numpy_helper.from_array(np.array([2, 6, 32]), "shape"))
+    made = optimize(graph_of(m), VNNI)
+    (product,) = [n for n in made.nodes if n.op == "matmul"]
+    assert [v.dtype for v in product.inputs] == ["uint8", "int8"]
+    (want,) = ort.InferenceSession(m.SerializeToString()).run(None, inputs(m))
+    (got,) = tec.compile(m, target="llvm", cache=False).run(inputs(m))
+    assert (np.abs(got - want) > 1e-6).mean() < 0.01
+    np.testing.assert_allclose(got, want, atol=1.01 * OUT_SCALE)
+
+
 def test_what_stays_in_floats() -> None:
     """Weights that are no bytes once their zero point is off; a target without a unit for bytes."""
     g = graph_of(model(w_zero=3))
