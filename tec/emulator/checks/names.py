@@ -10,6 +10,7 @@ from tec.errors import ArgumentError, DeviceError
 NAMES = ("bounds", "race", "init", "wait", "registers", "hazards", "barrier", "progress", "align", "arrays")
 # What "all" asks of alignment: global memory is loaded and stored from anywhere, as LLVM has it for amdhsa of rows that no vector divides. "align" asks it there too.
 ALIGN_BUT_GLOBAL = "align but global"
+ALIGNMENT = frozenset(("align", ALIGN_BUT_GLOBAL))
 HELP = f"{', '.join(NAMES)}, or all"
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from ..checks.names import ALIGNMENT
 from ..checks.order import READS, RELEASES
-from ..context import PEEK
+from ..context import CTX, PEEK
 from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
 from ..translate.wave import M0, Wave
@@ -390,10 +391,16 @@ for _suffix, (_operation, _bits) in ATOMICS.items():
 
 def into_lds(w: Wave, dwords: int, offset: int) -> None:
     """What a load left in the transfer buffer to LDS: lane l's dwords to M0 + offset + l times their size (ISA manuals, "LDS direct loads"). Bytes and
-    halves fill a dword."""
+    halves fill a dword. Dwords are asked to be aligned, and no more: AMD's causal attention of gfx950 loads 16 bytes a lane to multiples of 8."""
     o = w.v
     room = 0x3FFFF if w.chip == "gfx950" else 0xFFFF  # 160 KB want more than the 16 bits of M0 that 64 KB do
     base = w.s.add(w.s.and_(w.reg("s", M0), str(room)), str(offset))
     where = o.add(o.splat("i32", base), o.vector_const("i32", [4 * dwords * l for l in range(w.lanes)]))
-    access(w, "lds", "st", f"b{32 * dwords}", where, w.exec_bits())
+    if dwords == 1 or not w.options.checks & ALIGNMENT:
+        access(w, "lds", "st", f"b{32 * dwords}", where, w.exec_bits())
+    else:
+        asked = w.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['align']}")
+        w.out.put(f"store i64 3, ptr {asked}")
+        access(w, "lds", "st", f"b{32 * dwords}", where, w.exec_bits())
+        w.out.put(f"store i64 15, ptr {asked}")
     w.fill(dwords, where, w.exec_bits())  # type: ignore[attr-defined]

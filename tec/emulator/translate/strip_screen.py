@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..analyses.lane_patterns import STRIP
+from ..checks.names import ALIGNMENT
 from ..context import SCREENED
 from .ops import Out
 
@@ -22,15 +23,11 @@ _WIDEST = 64  # dwords that are looked at together
 _ALIGN = {1: 4, 2: 8, 3: 16, 4: 16}  # dwords of a load -> what `check="align"` asks of its address
 
 
-def _checks_alignment(w: Registers) -> bool:
-    return any(c.startswith("align") for c in w.options.checks)
-
-
 def aligns(w: Registers, read: LdsRead, p: tuple[int, ...]) -> bool:
     """Whether the lanes' addresses are aligned where the lowest is, as far as anyone asks."""
     if "screen" not in w.options.checks:
         return True
-    n = _ALIGN[read.dwords] if _checks_alignment(w) else 4
+    n = _ALIGN[read.dwords] if w.options.checks & ALIGNMENT else 4
     return all((read.offset + 4 * x) % n == 0 for x in p)
 
 
@@ -40,7 +37,7 @@ class Screen:
     def __init__(self, w: Registers, b: Out):
         self.w, self.b = w, b
         self.arrays: tuple[int, ...] = w.text.arrays[1:] if "arrays" in w.options.checks else ()  # type: ignore[attr-defined]
-        self.align = _checks_alignment(w)
+        self.align = bool(w.options.checks & ALIGNMENT)
         self.found: list[str] = []  # i1 values, true where there may be something
         self.sites: list[int] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tec.emulator.errors import EmulationError
+from tec.emulator.errors import EmulationError, KernelFault
 from tec.emulator.isa.table import ROWS
 
 from .rows import Bench
@@ -91,6 +91,31 @@ def test_buffer_loads_into_lds(suffix: str) -> None:
     want[40:] = 0
     for k in range(n):
         np.testing.assert_array_equal(out[k], np.where(ON, want[:, k], 0x77))
+
+
+@pytest.mark.parametrize(
+    ("place", "after", "refused"),
+    [(8, "", ""), (6, "", "buffer_load"), (8, "ds_write_b128 v9, v[2:5] offset:8", "ds_write")],
+)
+def test_loads_into_lds_are_asked_for_dwords(place: int, after: str, refused: str) -> None:
+    """Where alignment is checked, a wide load into LDS is asked for that of a dword; a store behind it for that of its size."""
+    bench = Bench("gfx950", {"a": 5}, masked=False)
+    lines = [
+        "v_lshlrev_b32 v9, 4, v0",
+        "s_mov_b64 s[48:49], s[30:31]",
+        "s_mov_b32 s50, 0x1000",
+        "s_mov_b32 s51, 0x27000",
+    ]
+    bench.case(
+        [*lines, f"s_mov_b32 m0, {place}", "buffer_load_dwordx4 v9, s[48:51], 0 offen lds", "s_waitcnt vmcnt(0)", after]
+    )
+    launch = bench.launch(lds=2048, check="align")
+    given = {"a": np.zeros((64, 5), U32)}
+    if not refused:
+        launch(given)
+        return
+    with pytest.raises(KernelFault, match=f"(?s)misaligned LDS access.*{refused}"):
+        launch(given)
 
 
 def test_wide_buffer_loads_into_lds_are_gfx950s() -> None:
