@@ -106,9 +106,10 @@ def complex_converter_of(target: Any) -> Converter | None:
 class AtenCall(Builder):
     """One call while it is converted. `dtype` and `shape`: of its (first) result; `types`: of all; `common`: the type that torch's promotion gives its operands."""
 
-    def __init__(self, graph: Graph, node: Node, names: Mapping[str, str]):
+    def __init__(self, graph: Graph, node: Node, names: Mapping[str, str], earlier: Mapping[Node, Any]):
         super().__init__(graph, identifier(node.name), origin_of(node))
         self.node = node
+        self.earlier = earlier  # what the calls before became
         self.names = names
         self.target = node.target
         val = node.meta.get("val")
@@ -394,7 +395,7 @@ class _Conversion:
             raise ImportModelError(f"{target} has no conversion", hint=LEFT_TO_TORCH)
         args = torch.fx.node.map_aggregate(node.args, self._argument)
         kwargs = {k: torch.fx.node.map_aggregate(v, self._argument) for k, v in node.kwargs.items() if k not in _PLACE}
-        call = AtenCall(self.graph, node, self.names)
+        call = AtenCall(self.graph, node, self.names, self.env)
         if call.dtype in PART_TYPES or holds_complex([args, list(kwargs.values())]):
             convert = complex_converter_of(target)
         if convert is None:

@@ -58,6 +58,8 @@ class TorchNetwork(Network):
             held = program.tensors.get(name)
             target = held if held is not None else values[self._given[name]]
             with torch.no_grad():
+                if target.shape != made[k].shape:  # an `out` of another shape
+                    target.resize_(made[k].shape)
                 target.copy_(made[k])
         results = [value if k is None else made[k] for k, value in program.results]
         return pytree.tree_unflatten(results, self._out)

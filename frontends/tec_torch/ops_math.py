@@ -203,7 +203,7 @@ def power(c: AtenCall, a: Any, b: Any) -> Value:
                 return c.op("reciprocal", x)
             if b == 0:
                 return c.broadcast(c.like(1, x), x.shape)
-    return c.op("power", c.value(a, c.dtype), c.value(b, c.dtype))
+    return c.op("power" if c.dtype in FLOATS else "int_power", c.value(a, c.dtype), c.value(b, c.dtype))
 
 
 _COMPARISONS = {

@@ -129,6 +129,13 @@ def convolution(
     return c.reshape(y, c.shape) if alone else y
 
 
+@aten_op("conv_tbc")
+def conv_tbc(c: AtenCall, x: Value, w: Value, bias: Value, padding: int = 0) -> Value:
+    """Of a sequence [time, batch, channel] with weights [tap, channel in, channel out]."""
+    y = c.op("conv", c.transpose(x, (1, 2, 0)), c.transpose(w, (2, 1, 0)), strides=(1,), dilations=(1,), before=(padding,), after=(padding,), groups=1)  # fmt: skip
+    return c.transpose(add_bias(c, y, bias), (2, 0, 1))
+
+
 @aten_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transposed(
     c: AtenCall, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), output_padding: Any = (0,),

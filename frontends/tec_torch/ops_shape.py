@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from tec import ImportModelError
 from tec.graph import Value
@@ -319,8 +320,10 @@ def channel_shuffle(c: AtenCall, x: Value, groups: int) -> Value:
 
 @aten_op("as_strided")
 def as_strided(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None) -> Value:
-    """Of a tensor that lies in a row: elements by their places."""
-    return c.op("gather", c.reshape(x, (x.type.size,)), c.const(_places(c, x, size, stride, offset), "int64"), axis=0)
+    """Elements by their places in the memory that x is a view of."""
+    memory, first = _memory(c)
+    place = _places(memory.type.size, size, stride, _offset(c, offset) - first)
+    return c.op("gather", memory, c.const(place, "int64"), axis=0)
 
 
 @aten_op("as_strided_scatter")
@@ -328,7 +331,10 @@ def as_strided_scatter(
     c: AtenCall, x: Value, part: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None
 ) -> Value:
     """A tensor that lies in a row, with other elements at some places."""
-    place = _places(c, x, size, stride, offset).reshape(-1)
+    val = c.node.args[0].meta["val"]  # type: ignore[union-attr]
+    if is_symbolic(x.shape) or not val.is_contiguous():
+        raise _not_in_a_row("as_strided_scatter")
+    place = _places(x.type.size, size, stride, _offset(c, offset) - val.storage_offset()).reshape(-1)
     if len(np.unique(place)) < place.size:
         raise ImportModelError(
             "as_strided_scatter to places that are one", hint="strides that give each element a place of its own"
@@ -340,19 +346,49 @@ def as_strided_scatter(
     return c.reshape(made, x.shape)
 
 
-def _places(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any) -> Any:
-    """Where elements of such a view lie."""
-    val = c.node.args[0].meta["val"]  # type: ignore[union-attr]
-    if is_symbolic([*size, *stride, *x.shape]) or not val.is_contiguous() or val.storage_offset():
-        raise ImportModelError(
-            "as_strided of what is no contiguous tensor of known size",
-            hint=f"x.contiguous() of numbers for sizes, or views (unfold, transpose, expand) in its place; {LEFT_TO_TORCH}",
-        )
-    place = np.full(tuple(size), int(offset or 0))
+# Views by their schema that are copies where the elements lie in another order.
+_MAY_COPY = frozenset({torch.ops.aten.contiguous, torch.ops.aten.reshape, torch.ops.aten.flatten, torch.ops.aten.to})
+
+
+def _memory(c: AtenCall) -> tuple[Value, int]:
+    """Whose memory the call's first argument lies in, as a row; the place of its first element, counted as the argument's storage offset is."""
+    node: Any = c.node.args[0]
+    while (
+        getattr(node.target, "is_view", False)
+        and node.target.overloadpacket not in _MAY_COPY
+        and node.args[0].meta["val"].dtype == node.meta["val"].dtype
+        and isinstance(c.earlier.get(node.args[0]), Value)
+    ):
+        node = node.args[0]
+    val, whole = node.meta["val"], c.earlier[node]
+    if is_symbolic(whole.shape):
+        raise _not_in_a_row("as_strided")
+    order = sorted(range(val.dim()), key=lambda k: -val.stride(k))
+    if not val.permute(order).is_contiguous():
+        raise _not_in_a_row("as_strided")
+    return c.reshape(c.transpose(whole, order), (whole.type.size,)), val.storage_offset()
+
+
+def _offset(c: AtenCall, offset: Any) -> int:
+    return int(c.node.args[0].meta["val"].storage_offset() if offset is None else offset)  # type: ignore[union-attr]
+
+
+def _not_in_a_row(call: str) -> ImportModelError:
+    return ImportModelError(
+        f"{call} of what is no dense tensor of known size",
+        hint=f"x.contiguous() of numbers for sizes, or views (unfold, transpose, expand) in its place; {LEFT_TO_TORCH}",
+    )
+
+
+def _places(count: int, size: Sequence[Size], stride: Sequence[Size], offset: int) -> Any:
+    """Where elements of such a view lie in a row of `count`."""
+    if is_symbolic([*size, *stride]):
+        raise _not_in_a_row("as_strided")
+    place = np.full(tuple(size), offset)
     for k, (n, s) in enumerate(zip(size, stride)):
         place = place + (np.arange(n) * s).reshape([-1 if d == k else 1 for d in range(len(size))])
-    if place.size and place.max() >= x.type.size:
+    if place.size and (place.min() < 0 or place.max() >= count):
         raise ImportModelError(
-            "as_strided beyond its input", hint="sizes and strides whose last element lies in the input"
+            "as_strided beyond its input", hint="sizes and strides whose elements lie in the tensor's memory"
         )
     return place

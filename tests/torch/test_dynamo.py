@@ -3,6 +3,7 @@
 import logging
 import operator
 import sys
+import warnings
 
 import pytest
 import tec_torch
@@ -236,6 +237,68 @@ def test_elements_put_by_their_strides():
     torch._dynamo.reset()
     x, y = torch.rand(4, 5), torch.rand(2, 3)
     close(torch.compile(f, backend="tec", options={"strict": True})(x, y), f(x, y))
+
+
+VIEWS = {
+    "transposed": lambda t: t.permute(1, 0, 2),
+    "sliced": lambda t: t[1:, ::2],
+    "selected": lambda t: t.select(2, 1),
+    "diagonal": lambda t: t.diagonal(0, 0, 1),
+    "repeated": lambda t: t[:1].expand(3, 4, 2),
+    "windows": lambda t: t.unfold(1, 2, 1).permute(3, 0, 1, 2),
+    "copied": lambda t: t.permute(2, 1, 0).contiguous(),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_strides_are_of_the_memory_that_a_view_lies_in(view):
+    """Sizes, strides and the offset of `as_strided` say nothing of its input but whose memory it is, and where it begins."""
+
+    class Strided(torch.nn.Module):
+        def __init__(self, offset):
+            super().__init__()
+            self.offset = offset
+
+        def forward(self, x):
+            return torch.as_strided(VIEWS[view](x * 2), (2, 3), (4, 1), self.offset)
+
+    x = torch.rand(3, 4, 2)
+    for offset in (None, 5):
+        close(tec.compile(Strided(offset), "llvm", args=(x,))(x), Strided(offset)(x))
+    picture = torch.rand(1, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    f = torch.compile(lambda t: torch.as_strided(t + 1, (4, 5, 3), (15, 3, 1)), backend="tec", options={"strict": True})
+    close(f(picture), (picture + 1)[0].permute(1, 2, 0))
+
+
+def test_integers_to_integer_powers_are_exact():
+    class Power(torch.nn.Module):
+        def forward(self, a, b):
+            return a**b
+
+    a, b = torch.tensor([0, 0, 3, -3, 1, -1, 2, 7]), torch.tensor([-2, 0, 39, 39, -3, -3, -1, 22])
+    assert torch.equal(tec.compile(Power(), "llvm", args=(a, b))(a, b), a**b)
+
+
+def test_a_sequence_with_time_first_is_convolved():
+    class Convolved(torch.nn.Module):
+        def forward(self, x, w, b):
+            return torch.conv_tbc(x, w, b, 1)
+
+    given = torch.rand(7, 2, 5), torch.rand(3, 5, 4), torch.rand(4)
+    close(tec.compile(Convolved(), "llvm", args=given)(*given), Convolved()(*given))
+
+
+def test_an_out_of_another_shape_is_resized():
+    class Counted(torch.nn.Module):
+        def forward(self, x):
+            return torch.arange(1, 9, out=x)
+
+    x, y = torch.zeros(3, 4, dtype=torch.int64), torch.zeros(3, 4, dtype=torch.int64)
+    net = tec.compile(Counted(), "llvm", args=(x,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own of a resized output
+        want = Counted()(x)
+    assert torch.equal(net(y), want) and torch.equal(y, x)
 
 
 def test_graph_breaks_are_told_with_their_line(caplog):

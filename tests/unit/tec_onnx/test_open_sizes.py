@@ -34,6 +34,10 @@ CASES = {
         }""",
         [(1, 4, 8, 12), (1, 4, 7, 5), (1, 4, 1, 3)],
     ),
+    "unit matrices": (
+        """agraph (float[h,w] x) => (float[h,w] y, int64[h,w] z) { y = EyeLike(x) z = EyeLike<dtype=7, k=-1>(x) }""",
+        [(3, 5), (4, 4), (1, 2)],
+    ),
     "slices by steps": (
         """agraph (float[1,4,h,w] x) => (float[1,4,a,b] y, float[1,4,c,d] z) {
             s = Shape(x) i2 = Constant<value=int64[1] {2}>() i3 = Constant<value=int64[1] {3}>() h = Gather<axis=0>(s, i2) w = Gather<axis=0>(s, i3)
