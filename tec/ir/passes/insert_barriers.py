@@ -305,6 +305,10 @@ class _Walk:
                 tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
                 later = [_in_loop(a, s) for a in body.head]
             why, met = self.meet(tail, later)
+            if (
+                why is not None and not body.barrier
+            ):  # of two iterations one is later: what threads do in the same one, no barrier here orders
+                why, met = self.meet(body.tail, [_later(a, s) for a in body.head])
             stmt = body.stmt
             if why is not None and (met == Meeting.ANYWHERE or self.divergent):
                 stmt = S.seq(self.sync(why), stmt)
@@ -407,6 +411,12 @@ def _forget(a: SharedAccess, var: E.Var) -> SharedAccess:
 
     visit(a.index, on_expr)
     return SharedAccess(a.buffer, None, a.is_write, a.loc, atomic=a.atomic) if used else a
+
+
+def _later(a: SharedAccess, s: S.For) -> SharedAccess:
+    """The access in an iteration behind the one that the loop variable names."""
+    ahead = E.Var(s.var.name, s.var.dtype)
+    return a.substituted({s.var: B.add(s.var, ahead)}).with_loop(ahead, E.IntImm(1), B.sub(s.extent, 1))
 
 
 def _in_loop(a: SharedAccess, s: S.For) -> SharedAccess:

@@ -207,6 +207,19 @@ def f(A: Buffer((1024,), "float32"), C: Buffer((64,), "float32"), n: int32):
     check_same(func, out, split=GPU, n=3)
 
 
+def test_threads_that_fill_the_same_places_together_do_not_wait_for_each_other() -> None:
+    # Eight threads store the same element at the same iteration, which no barrier orders.
+    fill = "for i in range(4):\n                    s[t // 8 * 4 + i] = A[t // 8 * 4 + i]"
+    assert barriers(f"            if t < 40:\n                {fill}\n            C[t] = s[t // 16]") == 1
+    # The next iteration's places are other threads': these meet.
+    assert (
+        barriers(
+            f"            {fill.replace('* 4 + i]', '+ i]').replace('                    ', '                ')}\n            C[t] = s[0]"
+        )
+        == 2
+    )
+
+
 def test_the_condition_of_a_block_is_uniform() -> None:
     body = """            if bx < 1:
                 s[t] = A[t]
