@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,11 @@ def warps_of(name: str, n: Any, target: Target) -> int:
         raise KernelError(f"{name}: num_warps={n!r}", hint="a power of two: 1, 2, 4, 8, 16")
     # A program's result does not depend on how many waves share it: kernels written for waves of 32 ask for 32 of them.
     return min(n, target.max_threads // target.wavefront_size) if target.is_gpu else n
+
+
+def of_code(options: Mapping[str, Any], target: Target) -> tuple[tuple[str, Any], ...]:
+    """The options that code follows from. On a CPU a program is one thread, and its loops have no stages."""
+    return tuple(sorted((k, v) for k, v in options.items() if target.is_gpu or k not in ("num_warps", "num_stages")))
 
 
 def grid_of(name: str, grid: Any) -> tuple[int, int, int]:

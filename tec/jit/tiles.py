@@ -1,5 +1,4 @@
-"""`@tec.tile.jit`: a function over tiles, compiled at its launch for the types of its arguments and the values of its
-constants.
+"""`@tec.tile.jit`: a function over tiles, compiled at its launch for its arguments' types and its constants' values.
 
     matmul[grid](a, b, c, M, N, K, BLOCK=64, num_warps=4)
 
@@ -49,6 +48,7 @@ from .tile_arguments import (
     flattened,
     grid_of,
     known_of,
+    of_code,
     reached,
     run_time_names,
     there,
@@ -390,7 +390,7 @@ class TileKernel(KernelText):
     ) -> Compiled:
         """The code for given types, from the first time on."""
         key = (
-            tuple((n, told(t)) for n, t in types.items()), tuple(sorted((k, v) for k, v in options.items())), target.text, grid_ndim,
+            tuple((n, told(t)) for n, t in types.items()), of_code(options, target), target.text, grid_ndim,
             tuple(sorted((aligned or {}).items())), alias, os.environ.get("TEC_DEBUG"), os.environ.get("TRITON_DEBUG"),
         )  # fmt: skip
         found = self._compiled.get(key)

@@ -35,6 +35,7 @@ from .expressions import (
 from .grammar import Program, TileType, pointer_type
 
 MAX_UNROLLED = 1 << 12  # turns of a loop that is written out
+_STORE = "only names can be assigned to; tl.store(x + i, v) writes memory, and tl.where(at == i, v, tile) gives a tile with another element"
 
 
 class Bound(ast.stmt):
@@ -75,10 +76,10 @@ class Reader(Expressions):
                 continue
             method = getattr(self, "do_" + type(s).__name__, None)
             if method is None:
-                raise self.error(
-                    f"a kernel cannot have {spoken(s)}",
-                    hint="it takes assignments, if, for over range, while, calls, assert and return",
-                )
+                hint = "it takes assignments, if, for over range, while, calls, assert and return"
+                if isinstance(s, (ast.Break, ast.Continue)):
+                    hint = "while with a condition ends a loop early, and if passes over a turn's statements"
+                raise self.error(f"a kernel cannot have {spoken(s)}", hint=hint)
             made = method(s)
             if made is not None:
                 return made[0]
@@ -117,7 +118,7 @@ class Reader(Expressions):
             ast.copy_location(ast.Name(s.target.id, ast.Load()), s.target) if isinstance(s.target, ast.Name) else None
         )
         if load is None:
-            raise self.error("an assignment to a part of a value", hint="only names can be assigned to")
+            raise self.error("an assignment to a part of a value", hint=_STORE)
         self.assign(s.target, self.apply(type(s.op), self.expr(load), self.expr(s.value)))
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> None:
@@ -136,7 +137,7 @@ class Reader(Expressions):
             for t, v in zip(target.elts, values):
                 self.assign(t, v)
             return
-        raise self.error("an assignment to a part of a value", hint="only names can be assigned to")
+        raise self.error("an assignment to a part of a value", hint=_STORE)
 
     # ---- branches
 

@@ -172,7 +172,7 @@ class tensor(G.Value):
             elif not (isinstance(x, slice) and x == slice(None)):
                 raise current().error(
                     f"unsupported tensor index: {x!r}",
-                    hint="tiles take : and None; tl.gather picks elements, tl.split halves",
+                    hint="tiles take : and None; tl.gather picks elements, tl.split halves, and tl.load(x + i) reads element i of memory",
                 )
         return v
 

@@ -48,6 +48,16 @@ def leaves(x):
 
 
 @tl.jit
+def stored(x):
+    x[0] = 1.0  # here: stored
+
+
+@tl.jit
+def indexed(x):
+    tl.store(x, x[0])  # here: indexed
+
+
+@tl.jit
 def inner(x):
     a = tl.zeros((16, 32), tl.float16)
     tl.store(x, tl.sum(tl.sum(tl.dot(a, a), 1), 0))  # here: inner
@@ -112,7 +122,9 @@ WRONG: list[tuple[Any, str]] = [
     (odd, "100 is none"),
     (carried, "Loop-carried variable total"),
     (truth, "if on a tile <16"),
-    (leaves, "break"),
+    (leaves, "while with a condition"),
+    (stored, "tl.store(x + i, v)"),
+    (indexed, "tl.load(x + i)"),
     (inner, "[16, 32] and [16, 32]"),
     (fields, "no_such_word"),
     (misspelt, "is store meant?"),

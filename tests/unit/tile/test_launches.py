@@ -117,3 +117,23 @@ _FACTOR = tl.constexpr(2.0)
 def _by_a_global(x, out):
     at = tl.arange(0, 16)
     tl.store(out + at, tl.load(x + at) * _FACTOR)
+
+
+@tl.jit
+def _twice(x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    for _ in range(2):
+        tl.store(x + at, tl.load(x + at) * 2)
+
+
+def test_waves_and_stages_make_no_other_code_on_a_cpu() -> None:
+    def codes(target: str) -> int:
+        made = {
+            id(_twice.compiled_for(target, "*fp32", BLOCK=16, num_warps=w, num_stages=s))
+            for w in (1, 4)
+            for s in (2, 3)
+        }
+        return len(made)
+
+    assert codes("llvm") == 1
+    assert codes("rocm -mcpu=gfx942") == 4
