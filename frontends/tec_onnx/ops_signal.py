@@ -9,21 +9,24 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of, fourier
+from tec.ops.dims import Dim, Size
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
 
 
-def _resized(c: Call, x: Value, axis: int, n: int) -> Value:
+def _resized(c: Call, x: Value, axis: int, n: Size) -> Value:
     """`x` cut or padded with zeros to n along an axis."""
     have = x.shape[axis]
+    if have == n:
+        return x
     if have > n:
         return c.slice(x, axis, 0, n)
     after = tuple(n - have if k == axis else 0 for k in range(x.ndim))
-    return x if have == n else c.op("pad", x, before=(0,) * x.ndim, after=after)
+    return c.op("pad", x, before=(0,) * x.ndim, after=after)
 
 
-def transform(c: Call, x: Value, axis: int, length: int, inverse: bool, onesided: bool) -> Value:
+def transform(c: Call, x: Value, axis: int, length: Size, inverse: bool, onesided: bool) -> Value:
     """The Fourier transform along `axis` of (..., 1 or 2): real and imaginary part in the last dimension."""
     x = _resized(c, x, axis, length)
     if onesided and inverse:
@@ -32,11 +35,17 @@ def transform(c: Call, x: Value, axis: int, length: int, inverse: bool, onesided
             hint="set onesided to 0 for an inverse transform of all frequencies",
         )
     rows = length // 2 + 1 if onesided else length
-    reader.check_bytes("a Fourier matrix", (rows, length))
+    if not isinstance(length, Dim):
+        reader.check_bytes("a Fourier matrix", (rows, length))
     real, imag = (c.slice(x, -1, k, 1) if k < x.shape[-1] else None for k in range(2))
     assert real is not None
-    parts = fourier.transform(c, (real, imag), axis, rows=rows, inverse=inverse, scale=1.0 / length if inverse else 1.0)
-    return c.op("concat", *parts, axis=x.ndim - 1)
+    known = not isinstance(length, Dim)
+    scale = 1.0 / int(length) if inverse and known else 1.0
+    parts = fourier.transform(c, (real, imag), axis, rows=rows, inverse=inverse, scale=scale)
+    made = c.op("concat", *parts, axis=x.ndim - 1)
+    if not inverse or known:
+        return made
+    return c.op("divide", made, c.cast(c.op("iota", size=1, start=length, step=1, dtype="int64"), made.dtype))
 
 
 @onnx_op("DFT")

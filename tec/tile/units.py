@@ -141,6 +141,11 @@ class Units(Operands):
     def operand(self, v: Value, unit: Unit, role: str) -> tuple[Place, bool]:
         """An operand in shared memory, and whether it came there just now, to memory that others use next."""
         found = self.found(v)
+        if found is not None and unit.instr.unit == "wgmma":
+            # It may lie as another product reads it: without boxes, or along what only operands of 16 bits may lie along.
+            k_axis = 1 if role == "a" else 0
+            if not found.box or (found.along != k_axis and dtype_info(v.ty.dtype.tec).bytes != _TO_LDMATRIX):
+                found = None
         return (found, False) if found is not None else (self.staged_operand(v, unit, role), True)
 
     def in_registers(self, v: Value, unit: Unit) -> Held | None:

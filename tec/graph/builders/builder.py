@@ -48,7 +48,7 @@ class Builder:
     def cast(self, value: Value, dtype: str) -> Value:
         return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)
 
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, value: Value, shape: Sequence[Size]) -> Value:
         shape = tuple(map(as_size, shape))
         return value if value.shape == shape else self.op("reshape", value, shape=shape)
 

@@ -1,4 +1,4 @@
-"""Fourier transforms as products with constant matrices: n * n multiply-adds an element, for the lengths that networks have (frames, channels, short sequences)."""
+"""Fourier transforms as products with matrices, constant where the length is: n * n multiply-adds an element, for the lengths that networks have (frames, channels, short sequences)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.dims import Dim, Size
 from ..graph import Value
 from .builder import Builder
 from .matmul import matmul
@@ -20,17 +21,33 @@ def angles(n: int, rows: int) -> Any:
 
 
 def transform(
-    b: Builder, x: Parts, axis: int, *, rows: int | None = None, inverse: bool = False, scale: float = 1.0
+    b: Builder, x: Parts, axis: int, *, rows: Size | None = None, inverse: bool = False, scale: float = 1.0
 ) -> tuple[Value, Value]:
     """sum_k x_k exp(-+2 pi i j k / n) * scale along an axis of n elements, for the first `rows` places j (all of them by default)."""
     real, imag = x
-    n = int(real.shape[axis])
-    angle = angles(n, n if rows is None else rows)
-    cos, sin = np.cos(angle) * scale, np.sin(angle) * (scale if inverse else -scale)
+    n: Size = real.shape[axis]
+    rows = n if rows is None else rows
+    cos: Any
+    sin: Any
+    if isinstance(n, Dim):
+        cos, sin = _computed(b, n, rows, scale, -1.0 if inverse else 1.0, real.dtype)
+    else:
+        angle = angles(n, int(rows))
+        cos, sin = np.cos(angle) * scale, np.sin(angle) * (scale if inverse else -scale)
     re, im = along(b, real, cos, axis), along(b, real, sin, axis)
     if imag is None:
         return re, im
     return b.op("subtract", re, along(b, imag, sin, axis)), b.op("add", im, along(b, imag, cos, axis))
+
+
+def _computed(b: Builder, n: Dim, rows: Size, scale: float, sign: float, dtype: str) -> tuple[Value, Value]:
+    """The matrices of cosines and sines, (rows, n), of a length that is known at run time."""
+    turns = b.op("multiply", b.reshape(b.count(rows), (rows, 1)), b.reshape(b.count(n), (1, n)))
+    length = b.op("iota", size=1, start=n, step=1, dtype="int64")
+    part = b.op("divide", b.cast(b.op("floor_mod", turns, length), dtype), b.cast(length, dtype))
+    angle = b.op("multiply", part, b.const(np.array(-2 * np.pi * sign), dtype))
+    times = b.const(np.array(scale), dtype)
+    return b.op("multiply", b.op("cos", angle), times), b.op("multiply", b.op("sin", angle), times)
 
 
 def real_inverse(b: Builder, x: Parts, axis: int, n: int, scale: float = 1.0) -> Value:
@@ -49,9 +66,12 @@ def real_inverse(b: Builder, x: Parts, axis: int, n: int, scale: float = 1.0) ->
 
 
 def along(b: Builder, x: Value, matrix: Any, axis: int) -> Value:
-    """x with its vectors along an axis multiplied by a constant matrix (rows, n) from the left."""
+    """x with its vectors along an axis multiplied by a matrix (rows, n) from the left: constant, or a value."""
     last = x.ndim - 1
     perm = [k for k in range(x.ndim) if k != axis] + [axis]
     moved = x if axis == last else b.transpose(x, perm)
-    y = matmul(b, moved, b.const(np.ascontiguousarray(matrix.T), x.dtype))
+    across = (
+        b.transpose(matrix, [1, 0]) if isinstance(matrix, Value) else b.const(np.ascontiguousarray(matrix.T), x.dtype)
+    )
+    y = matmul(b, moved, across)
     return y if axis == last else b.transpose(y, [int(k) for k in np.argsort(perm)])

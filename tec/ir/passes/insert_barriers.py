@@ -305,9 +305,8 @@ class _Walk:
                 tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
                 later = [_in_loop(a, s) for a in body.head]
             why, met = self.meet(tail, later)
-            if (
-                why is not None and not body.barrier
-            ):  # of two iterations one is later: what threads do in the same one, no barrier here orders
+            # Of two iterations one is later: what threads do in the same one, no barrier here orders.
+            if why is not None and not body.barrier:
                 why, met = self.meet(body.tail, [_later(a, s) for a in body.head])
             stmt = body.stmt
             if why is not None and (met == Meeting.ANYWHERE or self.divergent):

@@ -56,6 +56,14 @@ CASES = {
         }""",
         [(1, 2, 5, 7), (1, 2, 1, 4)],
     ),
+    "Fourier transforms": (
+        """agraph (float[1,h,2] x) => (float[1,a,2] y, float[1,b,2] z, float[1,c,2] half) {
+            y = DFT<axis=1>(x) z = DFT<axis=1, inverse=1>(x)
+            first = Constant<value=int64[1] {0}>() one = Constant<value=int64[1] {1}>() two = Constant<value=int64[1] {2}>()
+            real = Slice(x, first, one, two) half = DFT<axis=1, onesided=1>(real)
+        }""",
+        [(1, 12, 2), (1, 7, 2), (1, 1, 2)],
+    ),
     # What overhangs the last window is nothing for even sizes: compiling must not ask that it is something.
     "max pooling with ceil_mode": (
         """agraph (float[1,3,h,w] x) => (float[1,3,a,b] y) {

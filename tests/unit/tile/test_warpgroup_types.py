@@ -49,3 +49,32 @@ def test_their_values(seed: int) -> None:
     c = np.zeros((m, n), np.int32 if dtype is np.int8 else np.float32)
     interpreted(product, HOPPER, (1, 1), a, b, c, n, size, BM=64, BN=16, BK=k, num_warps=4, num_stages=r.choice([2, 3]))
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64).T)
+
+
+@tl.jit
+def twice(a, b, c, d, M: tl.constexpr, R: tl.constexpr):
+    r, s = tl.arange(0, M), tl.arange(0, R)
+    at, few = r[:, None] * M + r[None, :], s[:, None] * M + r[None, :]
+    held = tl.load(a + at)
+    y, z = tl.zeros((M, M), tl.float32), tl.zeros((R, M), tl.float32)
+    for i in range(2):
+        if R < 64:
+            z += tl.dot(tl.load(b + i * M * M + few), held)
+        y += tl.dot(held, tl.load(b + i * M * M + at))
+    tl.store(c + at, tl.dot(y.to(held.dtype), held))
+    tl.store(d + few, z)
+
+
+@pytest.mark.parametrize("dtype,rows", [(np.float32, 64), (np.float16, 16)])
+def test_a_tile_that_stays_may_be_either_operand(dtype: type, rows: int) -> None:
+    """It lies as the first product reads it, which is not how another, or another instruction, does."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, s).astype(dtype) for s in ((64, 64), (2, 64, 64)))
+    c, d = np.zeros((64, 64), np.float32), np.zeros((rows, 64), np.float32)
+    interpreted(twice, HOPPER, (1, 1), a, b, c, d, M=64, R=rows, num_warps=4)
+    total = a.astype(np.float64) @ b.sum(0)
+    np.testing.assert_array_equal(c, total.astype(dtype) @ a.astype(np.float64))
+    if rows == 64:  # operands of 32 bits lie along k alone, which code generation asks for
+        assert "wgmma.mma_async" in twice.asm(HOPPER, *["*fp32:16"] * 4, M=64, R=64, num_warps=4)
+    else:
+        np.testing.assert_array_equal(d, b.sum(0)[:rows].astype(np.float64) @ a)
