@@ -148,11 +148,12 @@ def _rope(config: dict[str, Any]) -> None:
     rope = config.get("rope_parameters")
     if not isinstance(rope, dict):
         scaling = config.get("rope_scaling")
-        if isinstance(scaling, dict) and "rope_type" not in scaling and "type" in scaling:
-            config["rope_scaling"] = {
-                **scaling,
-                "rope_type": {"su": "longrope"}.get(str(scaling["type"]), scaling["type"]),
-            }
+        if isinstance(scaling, dict):
+            if "rope_type" not in scaling and "type" in scaling:
+                said = scaling["type"]
+                config["rope_scaling"] = {**scaling, "rope_type": {"su": "longrope"}.get(str(said), said)}
+            if scaling.get("rope_theta") is not None:  # before the one beside it, as transformers reads both
+                config["rope_theta"] = scaling["rope_theta"]
         return
     local = rope.get("sliding_attention")
     if isinstance(local, dict) and local.get("rope_theta") is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
 
     listening = socket_at(host, port)  # before the model is loaded: a port that is taken is told at once
     from ..lm.embedding import ENCODERS, embedder
-    from ..lm.model import load
+    from ..lm.model import LanguageModel, load
     from ..lm.opening import open
     from ..lm.serve.compiled import served_embedder, served_of
 
@@ -106,12 +107,13 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
             embedder(checkpoint, dtype=said["dtype"] or "float32", **how), name, queue=said["queue"], limits=limits
         )
     else:
-        lm = load(checkpoint, dtype=said["dtype"], context=said["context"], cache_type=said["cache_type"], **how)
+        begun = time.perf_counter()
+        lm = LanguageModel(checkpoint, dtype=said["dtype"], context=said["context"], cache_type=said["cache_type"], later=True, **how)  # fmt: skip
         served = served_of(
             lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits, block=said["block"], blocks=said["blocks"],
             cache=not said["no_cache"], ngrams=said["ngrams"], draft=load(said["draft"], dtype=said["dtype"], context=lm.context, **how) if said["draft"] else None,
         )  # fmt: skip
-        common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
+        common.echo(f"{lm!r}: loaded in {common.duration(time.perf_counter() - begun)}, context {lm.context}", err=True)
     if not keys and host not in ("127.0.0.1", "localhost", "::1"):
         common.echo("anybody who reaches this address may use the model: --api-key", err=True)
     common.echo(f"serving {name} at http://{address_of(listening)}/v1 (Ctrl-C ends it)", err=True)

@@ -19,10 +19,10 @@ from ..runtime.arrays.filled import zeros
 from ..runtime.arrays.ndarray import NDArray, from_numpy
 from ..runtime.devices.storage import ALIGN
 from ..runtime.networks.network import Network
-from .kept import Compiled, Form, key_of, weights_of
+from .kept import Form, key_of, weights_of
 from .memory import available_bytes
 from .model import LanguageModel
-from .starting import code_of
+from .starting import code_of, loaded
 
 BLOCK = 32  # tokens: half of one is wasted a text, and an attention reads 32 keys without a look at the table
 _POOL_SHARE = 4  # a pool takes no more than this part of the free memory, where nothing says how large it is
@@ -86,8 +86,7 @@ class PagedModel:
         self.ends: Collection[int] = lm.ends
         form = Form(lm.target, lm.dtype, block=block, cache=lm.cache_type)
         key = key_of(lm.checkpoint, form) if cache else None
-        made = code_of(lm.checkpoint, form, key)
-        self.network = _with_weights(made, lm, key)
+        self.network = _beside(lm, form, key) if lm.is_made else _alone(lm, form, key)
         self._executor = self.network.executor(device)
         plan = self.network.plan
         self._states = {s.input: plan.values[s.input] for s in plan.states}
@@ -199,8 +198,15 @@ def _pool(shape: Sequence[int], dtype: str, device: Any) -> NDArray:
     return from_numpy(raw[begin : len(raw) - ALIGN + begin].view(kind).reshape(shape))
 
 
-def _with_weights(made: Compiled, lm: LanguageModel, key: str | None) -> Network:
-    """The network with the model's weights: in the same memory, where both read them in the same order."""
+def _alone(lm: LanguageModel, form: Form, key: str | None) -> Network:
+    """The network of a model that has no other one."""
+    made, weights = loaded(lm.checkpoint, form, key, lm.progress)
+    return made.network(weights)
+
+
+def _beside(lm: LanguageModel, form: Form, key: str | None) -> Network:
+    """The network with the weights of the model's own: in the same memory, where both read them in the same order."""
+    made = code_of(lm.checkpoint, form, key)
     own, specs = lm.network.params, made.missing
     same = all(
         n in own and (own[n].dtype, [*own[n].shape]) == (numpy_dtype(d), shape) for n, (d, shape) in specs.items()

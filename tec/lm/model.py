@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, TecError
+from ..errors import ArgumentError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target
 from .asked import SETTINGS_OF_GENERATE, common, context_of, ends_of, is_chat, settings_of, target_of, usual_dtype
@@ -28,24 +28,25 @@ from .elsewhere import METHODS, hint
 from .embedding import ENCODERS
 from .forms.form import Forms
 from .generation import Generation
-from .kept import Form, key_of
 from .lookup import Lookup
 from .memory import available_bytes
+from .networks import MADE, make
 from .opening import open as open_checkpoint
 from .rope import boundary
 from .sampling import Sampling
 from .speculative import Speculative, Verifier, guesser_of
-from .starting import code_of, loaded
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
 
 if TYPE_CHECKING:
+    from ..runtime.networks.executor import Executor
+    from ..runtime.networks.network import Network
     from .beams import Beam
     from .joint import PagedModel
+    from .recipes import Recipe
     from .samples import Sample
 
 _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
-_FIRST_ROWS = 256  # that caches have room for at first
 SPEECH = ("whisper",)  # of models for sound: `speech`, which is imported by who asks for it
 _DTYPES = ("float32", "float16", "bfloat16")
 
@@ -73,11 +74,20 @@ def load(
 
 
 class LanguageModel:
-    """A language model on a device, made by `load`. `report` says what loading took, and which formats became floats."""
+    """A language model on a device, made by `load`. `report` says what loading took, and which formats became floats. later: compiled when its own networks are
+    first needed."""
+
+    network: Network
+    executor: Executor
+    report: dict[str, Any]
+    _weights: Mapping[str, Any]
+    _recipes: list[Recipe]
+    _whole: Executor
+    _step: Executor | None
 
     def __init__(
         self, checkpoint: Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
-        context: int | None = None, cache: bool = True, cache_type: str | None = None, progress: Any = None,
+        context: int | None = None, cache: bool = True, cache_type: str | None = None, progress: Any = None, later: bool = False,
     ):  # fmt: skip
         start = time.perf_counter()
         if checkpoint.architecture in ENCODERS:
@@ -95,22 +105,10 @@ class LanguageModel:
         self.cache_type = type_of(cache_type, self.dtype)  # of keys and values
         self.context = context_of(context, self.config)
         self._check_memory()
-        form = Form(self.target, self.dtype, cache=self.cache_type)
-        key = key_of(checkpoint, form) if cache else None
-        made, weights = loaded(checkpoint, form, key, progress)
-        self.network = made.network(weights)
-        self._weights, self._recipes, self.cached = weights, made.recipes, cache
+        self.device, self.progress, self.cached, self._begun = device, progress, cache, start
         self._verifier: Verifier | None = None
         self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
         self._lookup = Lookup(checkpoint.tensors, kind=self._kind)
-        self._takes_length = "text_length" in self.network.plan.inputs
-        self.executor = self.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
-        self.report: dict[str, Any] = {
-            "compile_seconds": made.seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
-            "weight_bytes": sum(w.nbytes for w in weights.values()), "slow_formats": made.slow,
-        }  # fmt: skip
-        self._whole = self.executor
-        self._step = self._made_step(weights, made.missing, progress, cache) if self.target.is_gpu else None
         self.ids: list[int] = []  # what the caches hold
         self.length = 0  # tokens of the text that they were made for
         self.begun = 0  # texts
@@ -120,24 +118,8 @@ class LanguageModel:
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
         self._writer: Generator[int, None, None] | None = None
         self.paged: PagedModel | None = None  # for several texts at once, made by who has them
-
-    def _made_step(self, weights: Mapping[str, Any], missing: Any, progress: Any, cache: bool) -> Any:
-        """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
-        are one table. Where all states are rows, the device is told in which one the token stands, and no size changes until they are full. None where the model
-        cannot be compiled so: then tokens go through the network for any number of them."""
-        form = Form(self.target, self.dtype, tokens=1, placed=self._has_rows_alone, cache=self.cache_type)
-        try:
-            made = code_of(self.checkpoint, form, key_of(self.checkpoint, form) if cache else None, progress)
-        except TecError as error:
-            self.report["step"] = str(error)
-            return None
-        if made.missing != missing:
-            self.report["step"] = "its weights lie in another way"
-            return None
-        network = made.network(weights)
-        network.share(self.network)
-        whole = self._whole
-        return network.executor(whole.device, capacity=min(self.context, _FIRST_ROWS), stream=whole.stream)
+        if not later:
+            make(self, start)
 
     def hold(self, one: bool) -> None:
         """What runs next is one token, or some: the executor for it goes on from the caches."""
@@ -145,20 +127,21 @@ class LanguageModel:
         if wanted is not self.executor:
             wanted.go_on_from(self.executor)
             self.executor = wanted
-            if self._has_rows_alone:
+            if self.has_rows_alone:
                 wanted.truncate(len(self.ids))
         if self.is_placed:
             self.make_room()
             self._whole.go_on_from(self.executor)  # memory that was outgrown is nobody's
 
     @property
-    def _has_rows_alone(self) -> bool:
+    def has_rows_alone(self) -> bool:
+        """Whether all that is kept between tokens are rows of keys and values."""
         return all(s.axis is not None for s in self.network.plan.states)
 
     @property
     def is_placed(self) -> bool:
         """Whether the device is told where the next token stands."""
-        return self.executor is self._step and self._has_rows_alone
+        return self.executor is self._step and self.has_rows_alone
 
     def make_room(self) -> int:
         """Caches with room for the next token, of an executor that is told its row: they count as full but for a row. The rows that there are."""
@@ -167,12 +150,21 @@ class LanguageModel:
         self.executor.truncate(rows - 1)
         return rows
 
+    @property
+    def is_made(self) -> bool:
+        """Whether it has networks of its own."""
+        return "_step" in self.__dict__
+
     def __getattr__(self, name: str) -> Any:
+        if name in MADE and "_begun" in self.__dict__ and "network" not in self.__dict__:
+            make(self, self._begun)
+            return getattr(self, name)
         said = "" if name.startswith("_") else hint(name, METHODS, [n for n in dir(type(self)) if n[0] != "_"])
         raise AttributeError(f"a LanguageModel has no {name!r}" + (f": {said}" if said else ""), name=name, obj=self)
 
     def __repr__(self) -> str:
-        return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {self.report['weight_bytes'] / 1e6:.0f} MB, {self.target}>"
+        nbytes = self.report["weight_bytes"] if self.is_made else self.checkpoint.nbytes
+        return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {nbytes / 1e6:.0f} MB, {self.target}>"
 
     @property
     def memory_bytes(self) -> int:
@@ -272,7 +264,7 @@ class LanguageModel:
         with self._lock:
             if not self.ids:
                 raise ArgumentError("there is no text yet", hint="generate one, and read it to its end")
-            if self._has_rows_alone:
+            if self.has_rows_alone:
                 self.executor.truncate(len(self.ids))  # rows behind them are room
             written(self, path, messages)
 
@@ -395,7 +387,7 @@ class LanguageModel:
 
     def verifier(self) -> Verifier:
         """What gives the logits of all tokens of a run. Raises ArgumentError for a model that cannot take tokens back."""
-        if not self._has_rows_alone or self._boundary is not None or self._takes_length:
+        if not self.has_rows_alone or self._boundary is not None or self._takes_length:
             raise ArgumentError(
                 f"{self.checkpoint.architecture} cannot take back tokens that were guessed wrong",
                 hint="without ngrams and draft",
@@ -411,7 +403,7 @@ class LanguageModel:
         plain = (
             self._boundary is None and self._lookup.is_plain and next(iter(self.network.plan.inputs)) == "embeddings"
         )
-        placed = self._step is not None and self._has_rows_alone
+        placed = self._step is not None and self.has_rows_alone
         if not (placed and plain and not self._takes_length and most > 0):
             return None
         from .ahead import Chooser, serves, write
@@ -451,7 +443,7 @@ class LanguageModel:
 
     def _cut(self, rows: int) -> int:
         """Forget all but the first tokens; of a model with states that have no rows, all. The tokens that are left."""
-        if rows and self._has_rows_alone:
+        if rows and self.has_rows_alone:
             self.executor.truncate(rows)
         else:
             self.executor.reset()
@@ -474,6 +466,10 @@ class LanguageModel:
                 self.executor.truncate(len(self.ids))
         assert logits is not None
         return logits.numpy()[-1]
+
+    @property
+    def _takes_length(self) -> bool:
+        return "text_length" in self.network.plan.inputs
 
     def is_stale(self, before: int, after: int) -> bool:
         """Whether a text of `after` tokens cannot go on with caches made for one of `before`: its places turn by other frequencies."""

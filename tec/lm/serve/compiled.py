@@ -29,6 +29,7 @@ class CompiledModel:
         self._lm, self._device = lm, device
         self.context = lm.context
         self.ends: Collection[int] = lm.ends
+        self.network = lm.network  # compiled before somebody asks
 
     def slot(self) -> CompiledSlot:
         """See `Model.slot`."""

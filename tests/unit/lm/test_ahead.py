@@ -144,7 +144,7 @@ def test_a_network_goes_on_from_the_states_of_another() -> None:
 @pytest.mark.slow
 def test_a_text_on_a_gpu_in_software(monkeypatch: pytest.MonkeyPatch) -> None:
     """The caches are full behind the fourth token that is written, and grow."""
-    monkeypatch.setattr(tec.lm.model, "_FIRST_ROWS", 8)
+    monkeypatch.setattr(tec.lm.networks, "_FIRST_ROWS", 8)
     lm = load(llama(), target="rocm -mcpu=gfx942", device=tec.rocm_emu("gfx942"), dtype="float16", cache=False)
     token = int(lm.begin(IDS).argmax())
     want = [token]

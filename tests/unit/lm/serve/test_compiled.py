@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from tec.lm import embedder, load
+from tec.lm import LanguageModel, embedder, load
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import engine_of, served_embedder, served_of
@@ -62,6 +62,26 @@ def test_texts_together(lm, draft, slots, guesses, block):
         assert not (guesses and block) or engine.state()["guessed"]
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("block", [8, 0])
+def test_a_server_has_no_network_that_it_does_not_run(lm, block):
+    """The model's own is made where texts go on in turn, and when somebody asks for it."""
+    later = LanguageModel(llama(), context=48, target="llvm", later=True)
+    engine = engine_of(later, slots=2, block=block)
+    try:
+        assert later.is_made == (block == 0) and "MB" in repr(later)
+        heard = threading.Event()
+        tokens: list[int] = []
+
+        def listen(event):
+            tokens.append(event.id) if isinstance(event, Token) else heard.set()
+
+        engine.submit(Request(lm.encode("abcabc"), 12), listen)
+        assert heard.wait(120) and tokens == alone(lm, "abcabc") and later.is_made == (block == 0)
+    finally:
+        engine.close()
+    assert alone(later, "abcabc") == tokens and later.is_made and later.report["weight_bytes"]
 
 
 def test_the_api(openai, lm):
