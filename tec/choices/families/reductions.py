@@ -28,6 +28,8 @@ from .padded_planes import PaddedPlanes
 from .pixel_windows import PixelWindows
 
 SIDE_BY_SIDE = 4  # vectors of sums along the data: with one each row gives half of a line of the cache, and an addition waits for the one before
+_LEAST_TURNS = 4  # of a loop over partial sums, whose own sum takes as long as some of them
+_LEAST_STEPS = 64  # of a sum that some lanes have each a part of; fewer are as quick with a part of a vector at a time
 LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
 
 
@@ -65,6 +67,8 @@ class CpuReduction(Space):
             return None
         red, out = found
         length, beside = reduce_size(red), same_shape(out.output(0), red.output(0))
+        if _steps_of_a_line(red, target):
+            return None
         if length is None or length > figures.of(cls.template, target)["longest"] or not beside:
             return None
         is_along = reads_across(red) and _lanes_along(red, target)
@@ -128,8 +132,8 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     stage = s[op]
     axes, extents = list(op.axis), list(const_shape(op.output(0)))
     lanes = _lanes_along(op, target)
-    outer = partial = few = None
-    if _in_streams(s, op, target, threads):
+    outer = partial = None
+    if _short_runs(s, op, target, threads) or _in_streams(s, op, target, threads):
         return
     # Of short lines a lane has one each where pairs of a value and its place would meet across lanes; of few beside each other, lines of all rows.
     if op.num_outputs > 1 and not lanes and len(axes) > 1 and _is_short(op, target):
@@ -138,6 +142,10 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         stage.reorder(outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes, extents = [outer], [size_of(op.output(0).shape)]
+    elif _steps_of_a_line(op, target):
+        partial = few_at_the_end(s, op, target)
+        stage = s[op]
+        axes = list(stage.op.axis)[:-1]
     elif lanes and (reads_across(op) or (op.num_outputs > 1 and _is_short(op, target))):
         factor = lanes * _vectors_of_a_block(op, lanes, max(vectors, side_by_side(op, lanes, target)))
         last = const_shape(op.output(0))[-1]
@@ -160,10 +168,8 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         axes = [*axes[:-1], outer]
     else:
         partial = in_lanes(s, op, target, threads)
-        if partial is None:
-            partial = few = few_at_the_end(s, op, target)
         stage = s[op]
-        axes = list(stage.op.axis)[: -1 if few is not None else None]
+        axes = list(stage.op.axis)
     loop = axes[-1] if axes else None
     if axes and threads and parallel.worth(work(op) * parallel.POINTWISE):
         if partial is not None:  # a sum is placed within the innermost loop
@@ -202,6 +208,59 @@ def _in_streams(s: Schedule, op: ComputeOp, target: Target, threads: bool) -> bo
     if threads and parallel.worth(work(op) * parallel.POINTWISE):
         stage.parallel(stage.fuse(*op.axis[:-1], part))
     return True
+
+
+def _short_runs(s: Schedule, op: ComputeOp, target: Target, threads: bool) -> bool:
+    """Sums over short runs at the end of memory and over axes ahead of a kept one ([n, m, 5] -> [m]): the axes ahead first, of some runs side by side as whole vectors, then each run.
+    Whether `op` is such a sum."""
+    lanes, count = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else None
+    if op.num_outputs != 1 or count is None or len(op.reduce_axis) < 2:
+        return False
+    run, last = op.reduce_axis[-1], op.axis[-1]
+    few, length = extent_of(run), reduce_size(op)
+    if few is None or not 1 < few < lanes or length is None or length < _LEAST_TURNS * few:
+        return False
+    for e in reads_of(op):
+        if any(is_used(a.var, *e.indices) for a in (run, last)) and not (
+            len(e.indices) > 1
+            and e.indices[-1] is run.var
+            and e.indices[-2] is last.var
+            and const_shape(e.tensor)[-2:] == (count, few)
+        ):
+            return False
+    together = _whole_vectors(few, lanes)
+    if count < together:
+        return False
+    made = s.cache_write(op.output(0), "local")
+    partial, sums, stage = s[s.rfactor(made, made.op.reduce_axis[-1], len(op.axis))], s[made], s[op.output(0)]
+    *data, kept = stage.op.axis
+    outer, vec = stage.split(kept, factor=together, shift_inwards=count % together != 0)
+    stage.vectorize(vec)
+    loop = stage.fuse(*data, outer)
+    if threads and parallel.worth(work(partial.op) * parallel.POINTWISE):
+        stage.parallel(loop)
+    sums.compute_at(stage, loop)
+    _side_by_side(sums, together)
+    partial.compute_at(stage, loop)
+    _as_a_line(partial, lanes)
+    return True
+
+
+def _whole_vectors(few: int, lanes: int, most: float = math.inf) -> int:
+    """Runs of `few` elements that are whole vectors together, some so that no addition waits for the one before where there are so many as `most`."""
+    runs = lanes // math.gcd(lanes, few)
+    while runs * few < SIDE_BY_SIDE * lanes and 2 * runs <= most:
+        runs *= 2
+    return runs
+
+
+def _as_a_line(partial: Stage, lanes: int) -> None:
+    """The last two data axes of partial sums as vectors in registers."""
+    *data, step, last = partial.op.axis
+    vectors, vec = partial.split(partial.fuse(step, last), factor=lanes)
+    partial.reorder(*data, *partial.op.reduce_axis, vectors, vec)
+    partial.unroll(vectors)
+    partial.vectorize(vec)
 
 
 def side_by_side(op: ComputeOp, lanes: int, target: Target) -> int:
@@ -344,27 +403,35 @@ def _line(op: ComputeOp) -> list[IterVar]:
     return found
 
 
-def few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
-    """A long sum along the axis before a short last one, some steps of which are a line of memory: each lane of some vectors takes every so manieth step. The partial
-    sums' stage, for the caller to place; None where it does not fit."""
+def _steps_of_a_line(op: ComputeOp, target: Target) -> int:
+    """Steps of a sum along the axis before a short last one that are whole vectors of memory, some vectors so that no addition waits for the one before; 0 where what is read lies
+    otherwise, or the sum is too short for them."""
     lanes, few = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else None
     if op.num_outputs != 1 or few is None or not 1 < few < lanes or not op.reduce_axis:
-        return None
+        return 0
     k, j = op.reduce_axis[-1], op.axis[-1]
-    length = extent_of(k)
-    reads = reads_of(op)
+    length, reads = extent_of(k), reads_of(op)
     of_them = [e for e in reads if is_used(k.var, *e.indices)]
     beside = all(e.indices[-1] is j.var for e in reads if is_used(j.var, *e.indices))  # the same for all steps
     lined = beside and all(len(e.indices) > 1 and e.indices[-1] is j.var and e.indices[-2] is k.var and const_shape(e.tensor)[-1] == few for e in of_them)  # fmt: skip
-    if length is None or length < 4 * lanes or not of_them or not lined:
+    if length is None or length < _LEAST_STEPS or not of_them or not lined:
+        return 0
+    return _whole_vectors(few, lanes, lanes)
+
+
+def few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+    """A long sum along the axis before a short last one, some steps of which are a line of memory: each lane of some vectors takes every so manieth step. The partial
+    sums' stage, for the caller to place; None where it does not fit."""
+    steps, lanes = _steps_of_a_line(op, target), lanes_for(op.output(0).dtype, target)
+    if not steps:
         return None
-    _, inner = s[op].split(k, factor=lanes)
+    _, inner = s[op].split(op.reduce_axis[-1], factor=steps)
     partial = s[s.rfactor(op.output(0), inner, len(op.axis) - 1)]
-    *data, step, last = partial.op.axis
-    vectors, vec = partial.split(partial.fuse(step, last), factor=lanes)
-    partial.reorder(*data, *partial.op.reduce_axis, vectors, vec)
-    partial.unroll(vectors)
-    partial.vectorize(vec)
+    _as_a_line(partial, lanes)
+    whole = s[op]
+    *data, last = whole.op.axis
+    whole.reorder(*data, *whole.op.reduce_axis, last)
+    whole.vectorize(last)
     return partial
 
 

@@ -1,5 +1,7 @@
 """Long reductions on the CPU: partial results in vector lanes, so that rounding errors do not grow with the length."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -28,13 +30,31 @@ def test_a_long_mean_is_exact_to_some_ulps(shape, axes):
     2,
     ("dtype", ["float32", "float64", "float16", "int32", "int8"]),
     ("op", ["reduce_sum", "reduce_max", "reduce_min"]),
-    ("shape, axes", [((7, 1003), (1,)), ((1003,), (0,)), ((3, 5, 130), (0, 2)), ((2, 97, 8, 8), (2, 3))]),
-)
+    (
+        "shape, axes",
+        [
+            ((7, 1003), (1,)), ((1003,), (0,)), ((3, 5, 130), (0, 2)), ((2, 97, 8, 8), (2, 3)), ((3, 82, 5), (1,)), ((40, 33, 7), (0, 2)),
+            ((9, 4, 131, 3), (1, 3)), ((2, 70, 15), (1,)),
+        ],
+    ),
+)  # fmt: skip
 def test_partial_results_in_lanes_are_the_reduction(op, dtype, shape, axes):
     got, _, want = run(op, shape, {"axes": axes, "keepdims": False}, dtype)
     assert got.dtype == want.dtype and got.shape == want.shape
     tolerance = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3}.get(dtype, 0)
     np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((3, 96, 5), (1,)), ((5, 64, 12), (1,)), ((40, 32, 7), (0, 2)), ((9, 4, 64, 3), (1, 3))]
+)
+def test_short_runs_are_read_as_whole_vectors(shape, axes):
+    """Steps of a few elements, or sums of a few, side by side: one by one they took some ten times as long."""
+    g = Graph("g")
+    g.set_outputs([g.add("reduce_max", [g.input("x", "float32", shape)], {"axes": axes, "keepdims": False})[0]], ["y"])
+    code = tec.compile(g, target="llvm -mcpu=znver4", cache=False).get_source("ir")
+    reads = re.findall(r"x0\[(.*?)\]", code)
+    assert reads and all(re.search(r", 1, 16\)$", r) for r in reads), reads
 
 
 @thinned(
