@@ -23,7 +23,7 @@ from ..cost import UNDER_WAY, Cost, Footprint, Kernel
 from ..group import Group, const_shape, reads_of
 from ..parts.counts import moved_bytes
 from ..parts.digits import Place, by_digits
-from ..parts.threads import brought, dealt
+from ..parts.threads import brought, dealt, neighbours_on_a_die
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 
@@ -149,16 +149,27 @@ class Transpose(Space):
         waste = sum(max(1.0, 128 / (s.line(choice["tile"]) * self.bytes)) for s in sides) / 2
         return moved_bytes(self.group) * waste * math.prod(s.whole_tiles(choice["tile"]) for s in sides)
 
+    def _groups(self, choice: Choice) -> int:
+        """Tiles in all."""
+        groups = math.prod(const_shape(self.out.output(0)))  # type: ignore[arg-type]
+        for side in (self.rows, self.columns):
+            for n, part in zip(side.extents, side.tile(choice["tile"])):
+                groups = groups // n * -(-n // part)
+        return groups
+
+    def _has_parts(self, side: Side) -> bool:
+        """Whether lines of a side end within one of a cache of one of several dies: two tiles have a part each, which the L2 of one die makes whole."""
+        l2 = self.target.machine.level("L2")
+        own = math.prod(side.extents) * side.together * self.bytes
+        return self.target.machine.dies > 1 and l2 is not None and own % l2.line_bytes != 0
+
     def _is_cut(self, choice: Choice) -> bool:
         return self.rows.is_cut(choice["tile"]) or self.columns.is_cut(choice["tile"])
 
     def sketch(self, choice: Choice) -> Footprint:
         """A tile by pieces into shared memory, and out of it; beyond the edges each load is under a condition, which the next waits for."""
         rows, columns = self._tile(choice)
-        moved, groups = self._moved(choice), math.prod(const_shape(self.out.output(0)))  # type: ignore[arg-type]
-        for side in (self.rows, self.columns):
-            for n, part in zip(side.extents, side.tile(choice["tile"])):
-                groups = groups // n * -(-n // part)
+        moved, groups = self._moved(choice), self._groups(choice)
         own = rows * columns / choice["threads"] / self._lanes(choice)
         shared = sum(self._staged(t, rows, columns) for t in self.turned)
         return Footprint((Kernel(
@@ -199,10 +210,12 @@ class Transpose(Space):
                     far[k], inner = stage.split(far[k], factor=part)
                     parts.append(inner)
             near.append(parts)
-        # Tiles that follow one another along the operand's lines are neighbours.
-        outer = [far[k] for k in sorted(far, key=lambda k: (k in self.rows.axes, k))]
+        # Tiles that follow one another along the operand's lines are neighbours, or along the result's where these alone are no whole lines of a cache.
+        along = (self.columns if self._has_parts(self.columns) and not self._has_parts(self.rows) else self.rows).axes
+        outer = [far[k] for k in sorted(far, key=lambda k: (k in along, k))]
         stage.reorder(*outer, *near[0], *near[1])
         block = stage.fuse(*outer)
+        block = neighbours_on_a_die(stage, block, None, self.target.machine.dies)
         stage.bind(block, thread_axis("blockIdx.x"))
         tx = thread_axis((0, threads), "threadIdx.x")
         dealt(stage, stage.fuse(*near[0], *near[1]), threads, tx, lanes, vectorized=True)

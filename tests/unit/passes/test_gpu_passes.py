@@ -11,6 +11,7 @@ from tec.errors import LoweringError
 from tec.ir import Buffer, Func
 from tec.ir import expr as E
 from tec.ir import stmt as S
+from tec.ir.arith import Analyzer
 from tec.ir.notes import SoftwarePipeline
 from tec.ir.passes.pipeline.hold_epilogue import hold_behind
 from tec.ir.passes.pipeline.slots import MAX_REGISTER_BYTES
@@ -664,3 +665,31 @@ def f(R: Buffer((7,), "float32"), C: Buffer((3, 7), "float32")):
     assert "R_held[j] = if_then_else(likely(j < 7), R[j], 0.0)" in str(out)
     assert "computed(R_held[" in str(out)
     check_same(func, apply(out, GPU, "flatten_buffers", "vectorize"))
+
+
+def test_a_bias_of_rows_is_held_for_all_columns_of_a_place_that_rows_and_columns_share() -> None:
+    """Conditions of both say nothing of its place, which lies inside of it by the rows' own; where no condition on rows keeps it inside, all choose the value."""
+    text = """
+def f(R: Buffer((3,), "float32"), C: Buffer((3, 8), "float32")):
+    acc = alloc((4, 8), "float32", scope="local")
+    for i in unrolled(4):
+        for j in unrolled(8):
+            acc[i, j] = 1.0
+    for i in unrolled(4):
+        for j in unrolled(8):
+            if likely(i < LIMIT):
+                if likely(i + j < 6):
+                    C[i, j] = acc[i, j] + R[i]
+"""
+    for limit, extents in ((3, "(4,)"), (4, "(4, 8)")):
+        func = parse_func(text.replace("LIMIT", str(limit)).replace("i + j", "i + j" if limit == 3 else "i * 2 + j"))
+
+        def held(s: S.Stmt) -> S.Stmt:
+            if isinstance(s, S.Seq):
+                return hold_behind(s, 0, 32, chosen=True, known=Analyzer())
+            return map_stmt(s, held, lambda e: e)
+
+        out = func.with_body(held(func.body))
+        assert f"R_held = alloc({extents}" in str(out)
+        if limit == 3:
+            check_same(func, apply(out, GPU, "flatten_buffers", "vectorize"))

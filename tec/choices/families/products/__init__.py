@@ -58,13 +58,17 @@ def match(group: Group, target: Target) -> Iterator[Space]:
 
 
 def _of_few_columns(group: Group, target: Target) -> Iterator[Space]:
-    """Less columns than a tile has, of rows that fill half of one: tiles of warpgroups all the same, where sums by themselves should take longer."""
+    """Less columns than a tile has, of rows that fill half of one: tiles all the same, where sums by themselves should take longer. Lanes of sums read rows that lie apart."""
     found = group.form("product")
     if found is None or typical(found[0].attrs["contraction"].m) < ROWS // 2:
         return
     alone = priced_reductions.match(group, target)
     for op in group.reductions():
-        tiles = PaddedWarpgroupProduct.match(group, target, op)
+        tiles: Space | None
+        if target.machine.priced_by_model:
+            tiles = matrix_units.match(group, target, op) or RegisterBlocks.match(group, target, op)
+        else:
+            tiles = PaddedWarpgroupProduct.match(group, target, op)
         if tiles is not None and alone is not None and tiles.seconds < alone.seconds:
             yield tiles
 

@@ -139,9 +139,11 @@ def steps(shape: Shape, target: Target) -> tuple[int, ...]:
     return (most, most // 2, most // 4)
 
 
-def usual(target: Target) -> tuple[bool, int]:
-    """(swizzle, stages): swizzled tiles are no larger than their data; copies in the background fill a second slot by themselves."""
-    return not target.chip.family.startswith("rdna"), 2 if target.chip.background_copies else 1
+def usual(target: Target, shape: Shape) -> tuple[bool, int]:
+    """(swizzle, stages): swizzled tiles are no larger than their data, and lanes that store several rows of an operand each meet in fewer banks of them (but beside what finds the places of
+    windows, registers are few); copies in the background fill a second slot by themselves."""
+    stores_rows = shape.turned and not any(shape.taps)
+    return stores_rows or not target.chip.family.startswith("rdna"), 2 if target.chip.background_copies else 1
 
 
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
@@ -239,7 +241,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     least = LEAST // 2 if target.machine.priced_by_model and shape.padded and shape.fixed else LEAST
     if shape.m < least or shape.n < least or shape.k < LEAST // 2:
         return
-    swizzle, usual_stages = usual(target)
+    swizzle, usual_stages = usual(target, shape)
     weave, known = interleaves(target), figures.of(TEMPLATE, target)
     # Of sums that other work stands between the small ones are better: more places between, as many multiply-adds a clock ("mfma_16x16 instructions typically
     # outperform mfma_32x32", ROCm's guide to Triton; `rules/figures.jsonl`).
@@ -275,7 +277,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
 
 def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Iterator[Tiling]:
     """Tiles whose sums some wavefronts share, where rules say so and units have few of them: with more there are others to change to while one waits."""
-    swizzle, _ = usual(target)
+    swizzle, _ = usual(target, shape)
     if "shared_groups" not in figures.of(TEMPLATE, target):
         return
     for told in rules.preferred(TEMPLATE, target, _features(shape)):

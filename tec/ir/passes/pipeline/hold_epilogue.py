@@ -21,6 +21,8 @@ from ....target import Target
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S
+from ...access_bounds import Access, is_inside
+from ...arith import Analyzer
 from ...buffer import Buffer
 from ...dtype import dtype_info
 from ...effects import effects
@@ -38,13 +40,17 @@ def hold_epilogue(func: Func, target: Target) -> Func:
     if target.kind != "rocm" or not any_stmt(func.body, _is_sum):
         return func
 
+    known = Analyzer()
+
     def fs(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.Seq):
             at = [k for k, x in enumerate(s.stmts) if any_stmt(x, _is_sum)]
             if at and at[-1] + 1 < len(s.stmts):
-                return hold_behind(s, at[-1], _WORDS, chosen=True)
-        if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
-            return s
+                return hold_behind(s, at[-1], _WORDS, chosen=True, known=known)
+        if isinstance(s, S.For):
+            if s.kind != S.ForKind.THREAD:
+                return s
+            known.bind(s.var, E.Range(s.min, s.extent))
         return map_stmt(s, fs, lambda e: e)
 
     return func.with_body(fs(func.body))
@@ -65,10 +71,12 @@ def hold_operands(body: S.Stmt, is_marked: Callable[[S.Stmt], bool], words: int)
     return map_stmt(body, lambda x: hold_operands(x, is_marked, words), lambda e: e)
 
 
-def hold_behind(seq: S.Seq, at: int, words: int, within: bool = True, chosen: bool = False) -> S.Stmt:
+def hold_behind(
+    seq: S.Seq, at: int, words: int, within: bool = True, chosen: bool = False, known: Analyzer | None = None
+) -> S.Stmt:
     """The same of a list of statements, for those behind the one at `at`; `within`: for those that stand in a buffer's scope as well; `chosen`: conditions choose values, 0 where they
-    do not hold."""
-    held = _Held(words, effects(seq).writes, within, chosen)
+    do not hold; `known`: has the loops around it bound."""
+    held = _Held(words, effects(seq).writes, within, chosen, known)
     out = [*seq.stmts[: at + 1], *(held.behind(s) for s in seq.stmts[at + 1 :])]
     if not held.ahead:
         return seq
@@ -86,6 +94,7 @@ class _Held:
     written: set[int]
     within: bool
     chosen: bool
+    known: Analyzer | None
     ahead: list[S.Stmt] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     arrived: list[S.Stmt] = field(default_factory=list)  # what waits for the loads, behind the marked statement
@@ -99,7 +108,7 @@ class _Held:
         nest = _nest(s)
         if nest is None:
             return s
-        loads = [(x, _around(nest, x)) for x in _loads(nest) if id(x.buffer) not in self.written]
+        loads = [(x, _around(nest, x, self.known)) for x in _loads(nest) if id(x.buffer) not in self.written]
         size = sum(_count(around) * dtype_info(x.buffer.dtype).bytes for x, around in loads) // 4
         if not loads or size > self.words:
             return s
@@ -135,10 +144,13 @@ class _Held:
         return nest.with_inside(S.BufferStore(held, value, index), [x for x in around if isinstance(x, S.For)])
 
 
-def _around(nest: Nest, load: E.BufferLoad) -> list[S.For | S.IfThenElse]:
+def _around(nest: Nest, load: E.BufferLoad, known: Analyzer | None) -> list[S.For | S.IfThenElse]:
     """Of a nest's loops and conditions those on which it depends where the load reads: the loops that choose its place, conditions that have a variable with it in common, and the loops
-    of these. The others hold for some of the places where it is read, and say nothing of which."""
+    of these. The others hold for some of the places where it is read, and say nothing of which. Where the loops that choose the place, and conditions on no others, keep it inside of its
+    buffer, they are enough: a bias of rows asks for no columns."""
     asked = {v for i in load.indices for v in free_vars(i)}
+    if known is not None and _is_inside(own := _own(nest, asked), load, known):
+        return own
     needed: set[int] = set()
     while True:
         more = [
@@ -149,6 +161,25 @@ def _around(nest: Nest, load: E.BufferLoad) -> list[S.For | S.IfThenElse]:
             return [x for x in nest.around if id(x) in needed]
         needed |= {id(x) for x in more}
         asked |= {v for x in more if isinstance(x, S.IfThenElse) for v in free_vars(x.cond)}
+
+
+def _own(nest: Nest, asked: set[E.Var]) -> list[S.For | S.IfThenElse]:
+    """The loops over variables that are asked for, and conditions that have some of these and no other loop's."""
+    others = {f.var for f in nest.loops} - asked
+    return [
+        x for x in nest.around
+        if (x.var in asked if isinstance(x, S.For) else not asked.isdisjoint(seen := free_vars(x.cond)) and others.isdisjoint(seen))
+    ]  # fmt: skip
+
+
+def _is_inside(around: list[S.For | S.IfThenElse], load: E.BufferLoad, known: Analyzer) -> bool:
+    """Whether a load is inside of its buffer for certain under some of its nest."""
+    with known.scope():
+        for x in around:
+            if isinstance(x, S.For):
+                known.bind(x.var, E.Range(x.min, x.extent))
+        guards = [x.cond for x in around if isinstance(x, S.IfThenElse)]
+        return is_inside(Access(load.buffer.name, load.buffer.shape, load.indices, guards), known)
 
 
 def _count(around: list[S.For | S.IfThenElse]) -> int:
