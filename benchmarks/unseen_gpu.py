@@ -1,11 +1,11 @@
 """Networks that nobody named (`unseen_networks`) on one NVIDIA GPU, in float32 and float16: values, and tec's time over a CUDA graph of PyTorch's.
 
     python -m benchmarks.unseen_gpu --pack DIR [--seed 1] [--count 12] [--batch 1] [--jobs 8]      exports, compiles and (where there is a GPU) runs each once, in processes of their own
-    python -m benchmarks.unseen_gpu --time DIR [--seconds 60]                          times what is there, in drawn order, until the seconds are spent
+    python -m benchmarks.unseen_gpu --time DIR [--seconds 60] [--inductor]             times what is there, or is still being packed, until the seconds are spent
 
 Values are held against float32 on the CPU: TOLERANCE of the largest of an output (HALF_TOLERANCE in float16), or three times PyTorch's own error on the GPU.
-Both sides are captured graphs and take turns (`gpu.race`); PyTorch's pictures lie channels last in float16, without torch.compile. One JSON object
-a line; a network that fails is a line with its error. `--batch`: so many pictures, for networks that take pictures alone; give it to both. Needs what `benchmarks.unseen` needs.
+Both sides are captured graphs and take turns (`gpu.race`); PyTorch's pictures lie channels last in float16, without torch.compile, or with `--inductor` also
+with it (a third side, whose ratio stands beside). One JSON object a line; a network that fails is a line with its error. `--batch`: so many pictures, for networks that take pictures alone; give it to both. Needs what `benchmarks.unseen` needs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import argparse
 import concurrent.futures
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from benchmarks.unseen import TOLERANCE, Case, words, worst
 TYPES = ("float32", "float16")
 HALF_TOLERANCE = 2e-2  # of the largest value: some hundred roundings of 2^-11 in a row
 TARGET = "cuda -arch=sm_90a"
+_ALL = "all"  # the file that says that nothing more is packed
 LIMIT_S = 200  # of one network's packing
 
 
@@ -133,17 +134,16 @@ def pack_all(names: Any, count: int, seed: int, folder: Path, jobs: int, batch: 
         for rows in pool.map(one, drawn):
             for row in rows:
                 say(**row)
+    (folder / _ALL).touch()
 
 
-def measure(name: str, seed: int, dtype: str, package: Path, batch: int) -> dict[str, Any]:
-    """Values and times of a packed network beside PyTorch's."""
+def measure(case: Case, dtype: str, package: Path, inductor: bool) -> dict[str, Any]:
+    """Values and times of a packed network beside PyTorch's, whose module goes to the GPU, and to float16 for good."""
     import torch
 
     import tec
     from benchmarks import gpu, gpu_networks
 
-    with tempfile.TemporaryDirectory() as work:
-        case = case_of(name, seed, Path(work), batch)
     net = tec.load(str(package))
     executor, xs = net.executor(tec.cuda(0)), feeds(case, net)
     for _ in range(3):
@@ -156,12 +156,17 @@ def measure(name: str, seed: int, dtype: str, package: Path, batch: int) -> dict
     engine = executor._engine
     ((binding, bound),) = engine._bound.values()
     sides = {"tec": bound.graph.launch, "torch": torch_graph(torch, module, args).replay}
+    if inductor:
+        torch._dynamo.reset()
+        sides["inductor"] = torch_graph(torch, torch.compile(module), args).replay
     sustained, _ = gpu.race(torch, sides)
     row = {
         "us": round(sustained["tec"] * 1e3, 1), "torch_us": round(sustained["torch"] * 1e3, 1), "error": error, "torch_error": peer_error,
         "ratio": round(sustained["tec"] / sustained["torch"], 3), "kernels": len(engine.plan.flat), **({} if error <= allowed else {"wrong": True}),
     }  # fmt: skip
-    if row["ratio"] > 1.0:
+    if inductor:
+        row |= {"to_inductor": round(sustained["tec"] / sustained["inductor"], 3)}
+    if max(row["ratio"], row.get("to_inductor", 0.0)) > 1.0:
         slow = gpu_networks.slowest(engine.calls(binding))[:6]
         row["slowest"] = [
             (f, n, round(us, 1), net.report.functions.get(f), str(net.report.choices.get(f))) for f, n, us in slow
@@ -181,25 +186,44 @@ def torch_graph(torch: Any, module: Any, args: list[Any]) -> Any:
     return graph
 
 
-def time_all(folder: Path, seed: int, limit: float, batch: int) -> None:
+def packed(folder: Path, end: float) -> Iterator[tuple[str, dict[str, Path]]]:
+    """Networks and their packages by type, in the order in which they were packed; waits for more until the end. A package goes once it was given: who starts
+    again after a network that broke the GPU's context goes on behind it."""
+    while time.monotonic() < end:
+        done = (folder / _ALL).exists()
+        made = sorted(folder.glob("*.tec"), key=lambda p: p.stat().st_mtime)
+        # A network's last type is packed last.
+        name = next((p.name.removesuffix(".tec").rsplit(".", 1)[0] for p in made if done or p.name.endswith(f".{TYPES[-1]}.tec")), "")  # fmt: skip
+        if name:
+            packages = {t: p for t in TYPES if (p := folder / f"{name}.{t}.tec").exists()}
+            taken = {t: p.rename(p.with_suffix(".taken")) for t, p in packages.items()}
+            yield name.replace("+", "/"), taken
+            for p in taken.values():
+                p.unlink()
+        elif done:
+            return
+        else:
+            time.sleep(0.2)
+
+
+def time_all(folder: Path, seed: int, limit: float, batch: int, inductor: bool) -> None:
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
-    packages = sorted(folder.glob("*.tec"))
-    random.Random(seed).shuffle(packages)
     ratios: dict[str, list[float]] = {t: [] for t in TYPES}
-    end = time.monotonic() + limit
-    for package in packages:
-        if time.monotonic() > end:
-            break
-        name, dtype = package.name.removesuffix(".tec").rsplit(".", 1)
-        try:
-            row = measure(name.replace("+", "/"), seed, dtype, package, batch)
-            ratios[dtype].append(row["ratio"])
-        except Exception as e:
-            row = {"failed": words(e)}
-        say(name=name, type=dtype, **row)
+    for name, packages in packed(folder, time.monotonic() + limit):
+        with tempfile.TemporaryDirectory() as work:
+            case = case_of(name, seed, Path(work), batch)
+        for dtype, package in packages.items():
+            try:
+                row = measure(case, dtype, package, inductor)
+                ratios[dtype].append(row["ratio"])
+            except Exception as e:
+                row = {"failed": words(e)}
+            say(name=name, type=dtype, **row)
+            if "started again" in row.get("failed", ""):  # this process has lost the GPU
+                return
     make = Maker("network", f"python -m benchmarks.unseen_gpu --seed {seed} --batch {batch}")
     for dtype, found in ratios.items():
         for label, share in (("median", 0.5), ("90 %", 0.9), ("worst", 1.0)) if len(found) > 1 else ():
@@ -221,6 +245,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--inductor", action="store_true")
     parser.add_argument("--one", default="")
     given = parser.parse_args()
     if given.pack:
@@ -232,7 +257,7 @@ def main() -> None:
 
         pack_all(draw(given.seed), given.count, given.seed, given.pack, given.jobs, given.batch)
     elif given.time:
-        time_all(given.time, given.seed, given.seconds, given.batch)
+        time_all(given.time, given.seed, given.seconds, given.batch, given.inductor)
     else:
         parser.error("--pack DIR or --time DIR")
 
