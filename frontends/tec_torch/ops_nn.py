@@ -346,14 +346,38 @@ def batch_norm(c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: An
 
 def normalized_by_itself(
     c: AtenCall, x: Value, w: Value | None, b: Value | None, eps: float
-) -> tuple[Value, Value, Value]:
+) -> tuple[Value | None, ...]:
     """(the result, the means, the inverse spreads (channels)), by the statistics of x itself."""
-    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    mean, variance = norm.batch_statistics(c, wide)
-    inverse = c.op("rsqrt", c.op("add", variance, c.like(eps, variance)))
-    y = c.op("multiply", c.op("subtract", wide, mean), inverse)
-    count = (x.shape[1],)
-    return c.cast(norm.scale_channels(c, y, w, b), x.dtype), c.reshape(mean, count), c.reshape(inverse, count)
+    if x.shape[0] == 1 and isinstance(x.shape[1], int):  # each channel is a row
+        y, *statistics = group_normalized(c, x, x.shape[1], w, b, eps)
+    else:
+        wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+        mean, variance = norm.batch_statistics(c, wide)
+        inverse = c.op("rsqrt", c.op("add", variance, c.like(eps, variance)))
+        y = norm.scale_channels(c, c.op("multiply", c.op("subtract", wide, mean), inverse), w, b)
+        statistics = [mean, inverse]
+    return c.cast(y, x.dtype), *_statistics(c, *(c.reshape(v, (x.shape[1],)) for v in statistics))
+
+
+@aten_op("instance_norm")
+def instance_norm(
+    c: AtenCall,
+    x: Value,
+    w: Value | None,
+    b: Value | None,
+    mean: Value | None,
+    var: Value | None,
+    itself: bool,
+    momentum: float,
+    eps: float,
+    *more: Any,
+) -> Any:
+    """Every image by its own statistics, or by those given: then it is a batch norm."""
+    if not itself:
+        return batch_norm(c, x, w, b, mean, var, momentum, eps)
+    if mean is not None:
+        raise ImportModelError("instance_norm in training", hint="module.eval()")
+    return group_normalized(c, x, x.shape[1], w, b, eps)[0]
 
 
 @aten_op("layer_norm", "native_layer_norm")

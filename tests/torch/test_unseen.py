@@ -70,6 +70,8 @@ def test_complex_arguments():
 def test_norms_by_their_own_statistics():
     x = torch.randn(3, 4, 5, 6) * 3 + 1
     check(nn.InstanceNorm2d(4, affine=True).eval(), x)
+    check(nn.InstanceNorm2d(4, affine=True).half().eval(), x.half(), near=2e-3)
+    check(nn.InstanceNorm2d(4, track_running_stats=True).eval(), x)
     w = torch.randn(8, 9)
     check(module(lambda w, x: F.batch_norm(w[None], None, None, training=True, momentum=0.0)), w, x)
 
