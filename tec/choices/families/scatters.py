@@ -3,7 +3,7 @@
 On a CPU the updates are taken one after another. On a GPU the elements are copied as they are; then each place that has updates finds its last one by an atomic
 maximum, and where updates are combined, each such place gets a list of them (an atomic exchange an update) that the last one's thread then walks. No two threads write
 one place in a kernel, for any type; sums of floats are taken in the list's order. What a place's updates are is written down for places that have some alone: where few
-elements of many are updated, a scatter takes little longer than the copy. Where updates that are added outnumber the places, lists would be long: an atomic addition each
+elements of many are updated, a scatter takes little longer than the copy. Where updates that are combined outnumber the places, lists would be long: an atomic operation each
 puts them into their places at once, as NVIDIA's last caches do by themselves. Where single elements are replaced, and many of them, an atomic maximum of number and value in one word
 finds both: places that lie anywhere are touched once, and the rest goes through memory in order. Where such words would not stay in the last cache, a bit for each place tells
 whether an update was there, and values are written at once: models hardly ever write one place twice, and pay for finding the last update only if they do.
@@ -34,7 +34,7 @@ from ..parts import loops
 from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
 from ..space import Choice, Value
-from . import scatter_sums, scatter_words
+from . import scatter_atomics, scatter_words
 
 _LOAD_BYTES = 16  # of a thread's widest load
 # One update of so many places from which `head` is begun as a whole: a touch of one moves a sector of 32 bytes in and out, as much as 16 places one after another.
@@ -97,10 +97,13 @@ class Scatter(loops.LoopForm):
             ),))  # fmt: skip
         copied, read = 2.0 * x * size, float(update * size)
         width = updates.width(dtype)
-        if updates.goes_by_sums(dtype):
+        if word := updates.atomic_word(dtype):
+            own = copied if word == dtype else x * (size + dtype_info(word).bytes)
+            copy = Kernel(math.ceil(x / width / each), each, 0, 0, own, own, issued=_PUT, waits=1)
             return Footprint((
-                Kernel(math.ceil(x / width / each), each, 0, 0, copied, copied, issued=_PUT, waits=1),
+                copy,
                 Kernel(math.ceil(update / each), each, 0, 0, asked + read, asked + read + update * SEGMENT_BYTES, issued=_LISTED, waits=2),
+                *([copy] * (word != dtype)),
             ))  # fmt: skip
         return Footprint((
             Kernel(math.ceil(x / width / each), each, 0, 0, copied, copied, issued=_PUT, waits=1),
@@ -203,8 +206,8 @@ class Updates:
         if self._goes_in_words(dst.dtype):
             scatter_words.by_words(self, ib, old, at, new, dst)
             return
-        if self.goes_by_sums(dst.dtype):
-            scatter_sums.by_sums(self, ib, old, at, new, dst)
+        if self.atomic_word(dst.dtype):
+            scatter_atomics.by_atomics(self, ib, old, at, new, dst)
             return
         head = ib.allocate("int32", (self.total,), "head")
         following = ib.allocate("int32", (self.count,), "following") if self.reduction != "none" else None
@@ -219,8 +222,7 @@ class Updates:
 
         with loops.each(ib, self.target, max(copies, begun)) as t:
             with loops.where(ib, *[t < copies] * (begun > copies)):
-                copied = split_index(t * run, shape)
-                self.put(ib, dst, copied, run, self.values(old, copied, run))
+                self.copy(ib, old, dst, t)
             with loops.where(ib, *[t < begun] * (begun < copies)):
                 if is_dense:
                     head[t] = te.const(-1, "int32")
@@ -256,9 +258,9 @@ class Updates:
                     update[0] = following[update[0]]
                 self.put(ib, dst, here, width, loops.vector(value, 0, width))
 
-    def goes_by_sums(self, dtype: str) -> bool:
-        """Whether updates are added by atomic operations."""
-        return self.reduction == "add" and self.count > self.total and scatter_sums.can(self.target, dtype)
+    def atomic_word(self, dtype: str) -> str | None:
+        """The type in which updates are combined by atomic operations; None where they are not."""
+        return scatter_atomics.word(self.target, self.reduction, dtype) if self.count > self.total else None
 
     # ---- one kernel
 
@@ -306,7 +308,7 @@ class Updates:
                         body(k, v, split_index((group * vectors + v) * width, shape))
 
             def load(k: int, v: Index, here: Sequence[Index]) -> None:
-                self._keep(ib, kept, k * width, width, self.values(old, here, width))
+                self.keep(ib, kept, k * width, width, self.values(old, here, width))
 
             def empty(p: Index) -> None:
                 head[p] = te.const(-1, "int32")
@@ -365,16 +367,16 @@ class Updates:
                 _, _, source = self.one(at, update[0])
                 value = self.values(new, (*source, *within), one)
                 if following is None:
-                    self._keep(ib, kept, first + n, one, value)
+                    self.keep(ib, kept, first + n, one, value)
                     continue
                 more = ib.allocate(dtype, (one,), "more", scope="local")
-                self._keep(ib, more, 0, one, value)
+                self.keep(ib, more, 0, one, value)
                 for j in range(first + n, first + n + one):
                     kept[j] = self._combined(kept[j], more[j - first - n], dtype)
                 update[0] = following[update[0]]
 
     @staticmethod
-    def _keep(ib: IRBuilder, to: BufferVar, first: int, width: int, value: Expr) -> None:
+    def keep(ib: IRBuilder, to: BufferVar, first: int, width: int, value: Expr) -> None:
         """A vector's elements, or one, into a buffer of a thread's own."""
         if width > 1:
             loops.put_vector(ib, to, first, value)
@@ -418,8 +420,7 @@ class Updates:
 
         with loops.each(ib, self.target, max(copies, words)) as t:
             with loops.where(ib, *[t < copies] * (words > copies)):
-                copied = split_index(t * run, shape)
-                self.put(ib, dst, copied, run, self.values(old, copied, run))
+                self.copy(ib, old, dst, t)
             with loops.where(ib, *[t < words] * (words < copies)):
                 seen[t] = te.const(0, "int32")
                 marked[t] = te.const(0, "int32")
@@ -460,6 +461,13 @@ class Updates:
         """Whether updates are single elements of 16 or 32 bits that replace what was there, and many enough."""
         fits = dtype_info(dtype).bytes in (2, 4) and dtype_info(dtype).lanes == 1 and self.block == 1
         return fits and self.reduction == "none" and self.count * _MOST_PLACES >= self.total
+
+    def copy(self, ib: IRBuilder, old: BufferVar, dst: BufferVar, t: Index) -> None:
+        """Vector number `t` of the elements as they were."""
+        shape = (*self.places, *self.rest)
+        run = self.vector_of(dst.dtype, shape)
+        here = split_index(t * run, shape)
+        self.put(ib, dst, here, run, self.values(old, here, run))
 
     @staticmethod
     def values(of: BufferVar, at: Sequence[Index], width: int) -> Expr:

@@ -83,24 +83,33 @@ def test_a_place_and_the_lists_fit(own):
 
 
 @thinned_rows(
-    2,
-    "shape, index, dtype",
-    [((50, 7), (70, 1), "float32"), ((13,), (90, 1), "float16"), ((4, 11, 3), (100, 2), "int32"), ((5, 8), (33, 1), "float64")],
+    3,
+    "shape, index, dtype, reduction",
+    [
+        ((50, 7), (70, 1), "float32", "add"), ((13,), (90, 1), "float16", "add"), ((4, 11, 3), (100, 2), "int32", "add"), ((5, 8), (33, 1), "float64", "add"),
+        ((50, 7), (70, 1), "float32", "max"), ((16,), (90, 1), "float16", "min"), ((4, 11, 3), (100, 2), "int32", "min"), ((5, 8), (33, 1), "uint8", "max"),
+        ((5, 8), (33, 1), "float32", "min"),
+    ],
 )  # fmt: skip
-def test_many_updates_are_added_by_atomic_operations(shape, index, dtype):
-    """Lists of as many would be walked one update after another. Places several times, from the end, and outside."""
-    xs, outs, types = _program(shape, index, "add", dtype)
+def test_many_updates_are_combined_by_atomic_operations(shape, index, dtype, reduction):
+    """Lists of as many would be walked one update after another. Places several times, from the end, and outside; of floats one that is no number."""
+    xs, outs, types = _program(shape, index, reduction, dtype)
     hopper = tec.Target("cuda -arch=sm_90a")
     made = _space(outs, hopper).apply({"vectors": 0})
     (host, *kernels) = tec.lower(made.schedule, [*xs, *made.outputs], target=hopper)
-    assert "atomic_add" in "".join(map(str, kernels)) + str(host) and "atomic_exch" not in str(host)
+    how = "atomic_add" if reduction == "add" else "atomic_max"
+    assert how in "".join(map(str, kernels)) + str(host) and "atomic_exch" not in str(host)
     rng = np.random.default_rng(6)
-    x, update = (rng.integers(1, 3, t.shape).astype(dtype) for t in (types[0], types[2]))
+    least = 1 if reduction == "add" or dtype.startswith("u") else -9
+    x, update = (rng.integers(least, 9 if least < 0 else 3, t.shape).astype(dtype) for t in (types[0], types[2]))
     at = np.stack([rng.integers(-n, n + 1, index[:-1]) for n in shape[: index[-1]]], -1)
+    if "float" in dtype:
+        at[0], update[0] = 1, np.nan
     out = np.zeros(shape, dtype)
     run(host, [x, at, update, out])
     want = x.copy()
     for place, new in zip(at, update):
         if all(-n <= p < n for p, n in zip(place, shape)):
-            want[tuple(place)] += new
+            both = {"add": np.add, "max": np.maximum, "min": np.minimum}[reduction]
+            want[tuple(place)] = both(want[tuple(place)], new)
     np.testing.assert_array_equal(out, want)
