@@ -256,11 +256,37 @@ def chosen(c: AtenCall, x: Value, dim: int, keepdim: bool, place: Callable[[Aten
 
 @aten_op("cummax", "cummin")
 def running_extremum(c: AtenCall, x: Value, dim: int) -> Any:
-    """The largest or least so far, and its place, the last of equals."""
+    """The largest or least so far, and its place, the last of equals: the running maximum of words of an element's order above its place."""
     if x.ndim == 0:
         return x, filled_index(c)
     axis = axis_of(dim, x.ndim)
     n = known_length(c, x, axis)
+    order = order_of(c, ordered(c, x), c.name_of_op == "cummin")
+    at = c.broadcast(c.reshape(c.iota(n), tuple(n if k == axis else 1 for k in range(x.ndim))), x.shape)
+    if order is None:
+        return _extremum_by_steps(c, x, at, axis)
+    word = c.op("bitwise_or", c.op("shift_left", c.cast(order, "int64"), c.const(32, "int64")), at)
+    word = c.op("cummax", word, axis=axis, exclusive=False, reverse=False)
+    place = c.op("bitwise_and", word, c.const((1 << 31) - 1, "int64"))
+    return c.op("gather_elements", x, place, axis=axis), place
+
+
+def order_of(c: AtenCall, x: Value, least: bool) -> Value | None:
+    """Numbers of 32 bits in the order of elements, or the other way round; NaN is above all numbers both times. None for elements of more bits."""
+    if x.dtype in ("int64", "uint64", "uint32", "float64"):
+        return None
+    if x.dtype not in FLOATS:
+        order = c.cast(x, "int32")
+        return c.op("bitwise_xor", order, c.const(-1, "int32")) if least else order
+    x = c.cast(x, "float32")
+    zero = c.like(0, x)
+    bits = c.op("bitcast", c.op("neg", x) if least else x, dtype="int32")
+    low = c.op("bitwise_and", c.op("shift_right", bits, c.const(31, "int32")), c.const((1 << 31) - 1, "int32"))
+    order = c.op("where", c.op("equal", x, zero), c.const(0, "int32"), c.op("bitwise_xor", bits, low))
+    return c.op("where", c.op("isnan", x), c.const((1 << 31) - 1, "int32"), order)
+
+
+def _extremum_by_steps(c: AtenCall, x: Value, place: Value, axis: int) -> Any:
     ahead = "greater" if c.name_of_op == "cummax" else "less"
 
     def later(before: list[Value], here: list[Value]) -> list[Value]:
@@ -270,9 +296,8 @@ def running_extremum(c: AtenCall, x: Value, dim: int) -> Any:
             wins = c.op("logical_and", wins, c.op("logical_not", c.op("isnan", here[0])))
         return [c.op("where", wins, a, b) for a, b in zip(before, here)]
 
-    place = c.broadcast(c.reshape(c.iota(n), tuple(n if k == axis else 1 for k in range(x.ndim))), x.shape)
-    values, place = running(c, [ordered(c, x), place], axis, later)
-    return c.cast(values, x.dtype), place
+    values, place = running(c, [x, place], axis, later)
+    return values, place
 
 
 @aten_op("logcumsumexp")

@@ -1,11 +1,11 @@
-"""Running sums and products, and the largest elements in order.
+"""Running sums, products and maxima, and the largest elements in order.
 
 In te each is a reduction an element; `tec.choices.families.sorts` has them as loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,32 @@ _WIDE = {"float16": "float32", "bfloat16": "float32"}
 # ---- running sums
 
 
-def _cumulate_host(product: bool) -> Any:
+# How elements are joined: the reducer, NumPy's function, and what is made of two.
+_JOINS: dict[str, tuple[Any, Any, Callable[[Any, Any], Any]]] = {
+    "sum": (te.sum, np.add, lambda a, b: a + b), "product": (te.prod, np.multiply, lambda a, b: a * b), "maximum": (te.max, np.maximum, te.maximum)
+}  # fmt: skip
+
+
+def joined(join: str, a: Any, b: Any) -> Any:
+    return _JOINS[join][2](a, b)
+
+
+def neutral(join: str, dtype: str) -> Any:
+    """What stands before the first element."""
+    return te.min_value(dtype) if join == "maximum" else te.const(int(join == "product"), dtype)
+
+
+def _cumulate_host(join: str) -> Any:
     def host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
         x = np.asarray(arrays[0])
         axis = normalize_axis(attrs["axis"], x.ndim)
         wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
         y = np.flip(x, axis) if attrs.get("reverse", False) else x
-        f = np.cumprod if product else np.cumsum
-        y = f(y.astype(wide), axis=axis, dtype=wide)
+        y = _JOINS[join][1].accumulate(y.astype(wide), axis=axis, dtype=wide)
         if attrs.get("exclusive", False):
-            first = np.full([1 if k == axis else n for k, n in enumerate(x.shape)], 1 if product else 0, wide)
+            first = np.full(
+                [1 if k == axis else n for k, n in enumerate(x.shape)], neutral(join, wide.name).value, wide
+            )
             y = np.concatenate([first, y], axis)[tuple(slice(0, n) for n in x.shape)]
         return [(np.flip(y, axis) if attrs.get("reverse", False) else y).astype(x.dtype)]
 
@@ -43,9 +59,15 @@ def _cumulate_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType
     return [types[0]]
 
 
-def _cumulate(name: str, reducer: Any, product: bool) -> None:
-    """Define a running sum or product."""
-    identity = 1 if product else 0
+def _whole_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    if not types[0].dtype.startswith(("int", "uint")):
+        raise fail(f"running maxima of {types[0].dtype}", hint="compare integers that are in the elements' order")
+    return _cumulate_type(types, attrs)
+
+
+def _cumulate(name: str, join: str) -> None:
+    """Define a running sum, product or maximum."""
+    reducer = _JOINS[join][0]
 
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         x = inputs[0]
@@ -61,30 +83,30 @@ def _cumulate(name: str, reducer: Any, product: bool) -> None:
 
         y = te.compute(x.shape, body, name=name)
         made = y if wide == x.dtype else te.compute(x.shape, lambda *i: y(*i).astype(x.dtype), name=f"{name}_cast")
-        way = {"name": name, "axis": axis, "product": product, "exclusive": strict, "reverse": back, "acc": wide}
+        way = {"name": name, "axis": axis, "join": join, "exclusive": strict, "reverse": back, "acc": wide}
         return carry(Form("running", (x,), tuple(outputs), way), [made])
 
     compute.__doc__ = (
-        f"The running {'product' if product else 'sum'} along `axis` (of `x`, n elements {identity} at first); `exclusive` leaves the element "
-        "itself out, `reverse` runs from the end."
+        f"The running {join} along `axis` (of `x`, n elements; before the first stands {'the least' if join == 'maximum' else int(join == 'product')}); "
+        "`exclusive` leaves the element itself out, `reverse` runs from the end."
     )
-    host = _cumulate_host(product)
     register(
         name,
         OPAQUE,
-        _cumulate_type,
+        _whole_type if join == "maximum" else _cumulate_type,
         flops=lambda types, outs, attrs: types[0].size,
-        host=host,
+        host=_cumulate_host(join),
         traits=[CUMULATIVE],
         takes=1,
     )(compute)
 
 
+_cumulate("cumsum", "sum")
+_cumulate("cumprod", "product")
+_cumulate("cummax", "maximum")
+
+
 # ---- the largest in order
-
-
-_cumulate("cumsum", te.sum, False)
-_cumulate("cumprod", te.prod, True)
 
 
 def _topk_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

@@ -220,7 +220,7 @@ def _layer_norm(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: di
     return Labels([_dims(ins[0], blocked)], [_dims(t, blocked) for t in outs])
 
 
-@rule("cumsum", "cumprod", "argmax", "argmin", "topk")
+@rule("cumsum", "cumprod", "cummax", "argmax", "argmin", "topk")
 def _one_axis(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: dict[str, Any]) -> Labels | None:
     if len(ins) != 1 or not isinstance(attrs.get("axis"), int) or not ins[0].ndim:
         return None

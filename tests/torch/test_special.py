@@ -95,6 +95,7 @@ def test_calls_and_gradients(name):
 def test_what_has_no_gradient():
     bits = torch.cat([X, X * 1e-30, X * 1e30])
     some = FEW[:3, :21] * 12 - 30
+    zeros = torch.where(X.abs() < 1.5, -0.0, torch.where(X > 4, torch.nan, X.relu())).half()
 
     def f(x):
         common = torch.gcd(some, some[:1] + 6), torch.lcm(some, FEW[:3, :21])
@@ -102,7 +103,7 @@ def test_what_has_no_gradient():
         values, places = FEW.mode(1)
         at_places = FEW.gather(1, places.unsqueeze(1)), some.median(0).values
         return (
-            torch.nextafter(x, P), torch.signbit(x), torch.angle(x), *torch.frexp(bits), *common, *wanted, values, *at_places,
+            *FEW.int().cummax(0), *FEW.cummin(1), *(FEW > 2).cummin(1), *zeros.cummax(1), *zeros.cummin(1), torch.nextafter(x, P), torch.signbit(x), torch.angle(x), *torch.frexp(bits), *common, *wanted, values, *at_places,
         )  # fmt: skip
 
     held(f, X, near=1e-6, learns=False)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ... import te
 from ...ops.forms import Form
+from ...ops.sort import joined, neutral
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
@@ -70,8 +71,8 @@ def _loop(ib: IRBuilder, count: Any, is_parallel: bool) -> Any:
 
 def _together(space: LineScan, ib: IRBuilder, src: Any, dst: Any, before: list[Any], n: Any, after: list[Any]) -> None:
     """All lines behind one index `before`: a row of them after another."""
-    a, one = space.form.attrs, te.const(1 if space.form.attrs["product"] else 0, space.form.inputs[0].dtype)
-    strict = a["exclusive"]
+    a = space.form.attrs
+    strict, one = a["exclusive"], neutral(a["join"], space.form.inputs[0].dtype)
 
     def row(k: Any, value: Any) -> None:
         with ExitStack() as inside:
@@ -85,7 +86,6 @@ def _together(space: LineScan, ib: IRBuilder, src: Any, dst: Any, before: list[A
         k, past = (n - 1 - step, n - step) if a["reverse"] else (step, step - 1)
 
         def value(rest: list[Any]) -> Any:
-            x, y = dst[(*before, past, *rest)], src[(*before, past if strict else k, *rest)]
-            return x * y if a["product"] else x + y
+            return joined(a["join"], dst[(*before, past, *rest)], src[(*before, past if strict else k, *rest)])
 
         row(k, value)

@@ -1,4 +1,4 @@
-"""The elements of a running sum's lines, and the ways in which a thread has a line, or some of it, for itself."""
+"""The elements of the lines of a running sum, product or maximum, and the ways in which a thread has a line, or some of it, for itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ... import te
 from ...ir import Expr
 from ...ir.dtype import dtype_info
+from ...ops.sort import joined, neutral
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
@@ -23,12 +24,12 @@ class Scan:
         a = space.form.attrs
         self.ib, self.src, self.dst, self.target, self.lines = ib, src, dst, space.target, lines
         self.rule = space.rule
-        self.product, self.strict, self.back, self.wide = a["product"], a["exclusive"], a["reverse"], a["acc"]
+        self.join, self.strict, self.back, self.wide = a["join"], a["exclusive"], a["reverse"], a["acc"]
         self.dtype, self.n = space.form.inputs[0].dtype, lines.n
-        self.one = te.const(1 if self.product else 0, self.wide)
+        self.one = neutral(self.join, self.wide)
 
     def both(self, a: Expr, b: Index) -> Any:
-        return a * b if self.product else a + b
+        return joined(self.join, a, b)
 
     def place(self, line: Index, k: Index) -> tuple[Any, ...]:
         return self.lines.at(line, self.n - 1 - k if self.back else k)
@@ -108,7 +109,7 @@ class Scan:
             # Of strips in an array the last begins earlier, as a whole.
             first: Any = ib.let("first", begin if in_registers else te.min(begin, max(0, inner - width)))
             acc = ib.allocate(self.wide, (width,), "acc", scope="local" if in_registers else "global")
-            one = te.const(1 if self.product else 0, wide)
+            one = neutral(self.join, wide)
 
             def each(do: Callable[[Any], None]) -> None:
                 if not in_registers:

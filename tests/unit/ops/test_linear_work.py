@@ -131,6 +131,9 @@ def test_running_products_and_16_bits(chip):
         host("cumsum", [x.astype(np.float16)], {"axis": 0}),
         1e-3,
     )
+    words = RNG.integers(-(1 << 40), 1 << 40, (3, 70))
+    for attrs in ({"axis": 1}, {"axis": 0, "exclusive": True, "reverse": True}):
+        np.testing.assert_array_equal(run("cummax", [words], attrs, chip)[0], host("cummax", [words], attrs)[0])
 
 
 @thinned(
@@ -327,7 +330,7 @@ def test_a_constant_index_that_is_outside_is_refused():
         tec.compile(g, target="llvm")
 
 
-@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("op", ["cumsum", "cumprod", "cummax"])
 def test_running_sums_of_open_sizes_take_linear_work(op):
     """Drawn shapes of which any size is open, along any axis, from either end; no template of known sizes serves them."""
     from tec.ops.dims import Dim
@@ -337,7 +340,10 @@ def test_running_sums_of_open_sizes_take_linear_work(op):
         shape = tuple(rng.randint(1, 40) for _ in range(rng.randint(1, 3)))
         is_open = [k == 0 or rng.random() < 0.5 for k in range(len(shape))]
         attrs = {"axis": rng.randrange(len(shape)), "exclusive": rng.random() < 0.5, "reverse": rng.random() < 0.5}
-        a = (RNG.standard_normal(shape) / 4 + (op == "cumprod")).astype(rng.choice(("float32", "float16", "int32")))
+        if op == "cummax":
+            a = RNG.integers(-50, 50, shape).astype(rng.choice(("int64", "int32", "uint8")))
+        else:
+            a = (RNG.standard_normal(shape) / 4 + (op == "cumprod")).astype(rng.choice(("float32", "float16", "int32")))
         g = Graph("g")
         x = g.input("x0", str(a.dtype), tuple(Dim(f"n{k}") if o else n for k, (n, o) in enumerate(zip(shape, is_open))))
         g.set_outputs(g.add(op, [x], attrs), ["y"])
