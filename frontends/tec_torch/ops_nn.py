@@ -316,12 +316,8 @@ def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attr
 
 
 @aten_op(
-    "batch_norm",
-    "_native_batch_norm_legit_no_training",
-    "native_batch_norm",
-    "_batch_norm_no_update",
-    "_native_batch_norm_legit",
-)
+    "batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm", "_batch_norm_no_update", "_native_batch_norm_legit"
+)  # fmt: skip
 def batch_norm(c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: Any, var: Any, *more: Any) -> Any:
     name = c.name_of_op
     if c.overload == "no_stats":  # (x, w, b, training, momentum, eps)
@@ -361,23 +357,14 @@ def normalized_by_itself(
 
 @aten_op("instance_norm")
 def instance_norm(
-    c: AtenCall,
-    x: Value,
-    w: Value | None,
-    b: Value | None,
-    mean: Value | None,
-    var: Value | None,
-    itself: bool,
-    momentum: float,
-    eps: float,
-    *more: Any,
+    c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: Any, var: Any, itself: bool, *more: Any
 ) -> Any:
     """Every image by its own statistics, or by those given: then it is a batch norm."""
     if not itself:
-        return batch_norm(c, x, w, b, mean, var, momentum, eps)
+        return batch_norm(c, x, w, b, mean, var, *more)
     if mean is not None:
         raise ImportModelError("instance_norm in training", hint="module.eval()")
-    return group_normalized(c, x, x.shape[1], w, b, eps)[0]
+    return group_normalized(c, x, x.shape[1], w, b, float(more[1]))[0]
 
 
 @aten_op("layer_norm", "native_layer_norm")
@@ -412,16 +399,8 @@ def group_norm(
 
 @aten_op("native_group_norm")
 def native_group_norm(
-    c: AtenCall,
-    x: Value,
-    w: Value | None,
-    b: Value | None,
-    n: Size,
-    channels: Size,
-    space: Size,
-    groups: int,
-    eps: float,
-) -> Any:
+    c: AtenCall, x: Value, w: Value | None, b: Value | None, n: Size, channels: Size, space: Size, groups: int, eps: float
+) -> Any:  # fmt: skip
     y, mean, inverse = group_normalized(c, x, groups, w, b, eps)
     return y, *_statistics(c, mean, inverse)
 

@@ -37,6 +37,7 @@ from .passes.recompute_short import recompute_short
 from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
 from .passes.row_operators import row_operators
+from .passes.scattered_rows import scattered_rows
 from .passes.separate_pools import separate_pools
 from .passes.separate_sums import separate_sums
 from .passes.separate_top_k import separate_top_k
@@ -70,6 +71,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("window_gradients", lambda g, t, d: window_gradients(g)),
         Pass("einsums_as_products", lambda g, t, d: einsums_as_products(g)),
         Pass("one_spelling", lambda g, t, d: one_spelling(g)),
+        Pass("scattered_rows", lambda g, t, d: scattered_rows(g)),
         Pass("copy_lines", lambda g, t, d: copy_lines(g, t)),
         clean,
         Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),

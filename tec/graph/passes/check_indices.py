@@ -55,6 +55,8 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
         found = _bounds(node)
         if found is not None:
             index, sizes = found
+            if len(sizes) == 1 and index.node is not None and index.node.op == "broadcast_to":
+                (index,) = index.node.inputs  # all of its elements are copied
             key = (index, tuple(map(str, sizes)))
             if key not in seen:
                 if index.is_known:

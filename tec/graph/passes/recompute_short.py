@@ -1,13 +1,16 @@
-"""Short work on constants, counters and inputs is computed by each of its readers, in place of a launch of its own.
+"""Short work on constants, counters and inputs, and wider copies of values, are computed by each of their readers, in place of a launch of their own.
 
-    t = cast(iota) * f; cos(t), sin(t)   ->   cos(cast(iota) * f), sin(cast(iota) * f)
+    t = cast(iota) * f; cos(t), sin(t)                ->   cos(cast(iota) * f), sin(cast(iota) * f)
+    w = cast(x, "float32"); mean(w), w - mean(w)      ->   mean(cast(x)), cast(x) - mean(cast(x))
 
-Fusion takes a value into its reader where it has one alone. On a GPU a launch takes a microsecond or more, in which such work could be done a thousand times over.
+Fusion takes a value into its reader where it has one alone. On a GPU a launch takes a microsecond or more, in which such work could be done a thousand times over;
+and a wider copy that is stored for several readers is more bytes to each of them than what it was made of.
 """
 
 from __future__ import annotations
 
-from ...ops.registry import BROADCAST, COSTLY, ELEMENTWISE, INJECTIVE
+from ...ir.dtype import dtype_info
+from ...ops.registry import BROADCAST, COSTLY, ELEMENTWISE, INJECTIVE, REDUCTION
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, copied, rebuild
@@ -36,11 +39,20 @@ def recompute_short(graph: Graph, target: Target) -> Graph:
         and 1 < len(users.get(n.outputs[0], ())) <= _MOST_READERS
         and all(map(_is_short, users[n.outputs[0]]))
     }
-    if not again:
+    wider = {
+        n
+        for n in graph.nodes
+        if n.op == "cast"
+        and dtype_info(n.inputs[0].dtype).bytes < dtype_info(n.outputs[0].dtype).bytes
+        and n.outputs[0] not in outputs
+        and 1 < len(users.get(n.outputs[0], ())) <= _MOST_READERS
+        and all(r.definition.kind in (ELEMENTWISE, BROADCAST, REDUCTION) for r in users[n.outputs[0]])
+    } - again
+    if not again and not wider:
         return graph
 
     def handle(b: Rebuild, node: Node) -> bool:
-        if not any(v.node in again for v in node.inputs):
+        if not any(v.node in again or v.node in wider for v in node.inputs):
             return False
         made: dict[Value, Value] = {}
 
@@ -51,7 +63,14 @@ def recompute_short(graph: Graph, target: Target) -> Graph:
                 made[v] = copied(b.new, v.node, [*map(remade, v.node.inputs)])[0]
             return made[v]
 
-        b.map.update(zip(node.outputs, copied(b.new, node, [*map(remade, node.inputs)])))
+        def own(v: Value) -> Value:
+            if v.node in again:
+                return remade(v)
+            if v.node in wider and v not in made:
+                made[v] = copied(b.new, v.node, [*map(b.value, v.node.inputs)])[0]
+            return made[v] if v in made else b.value(v)
+
+        b.map.update(zip(node.outputs, copied(b.new, node, [*map(own, node.inputs)])))
         return True
 
     return rebuild(graph, handle)

@@ -170,7 +170,7 @@ _LATER = "made by passes of the compiler, behind which no gradient is taken"
 NONE: dict[str, str] = {
     **dict.fromkeys(
         "isnan isfinite isinf logical_not bitwise_not signbit signum bitwise_and bitwise_or bitwise_xor shift_left shift_right left_shift right_shift equal not_equal less "
-        "less_equal greater greater_equal logical_and logical_or logical_xor positions sizes iota require reduce_any reduce_all all_in_parts argmax argmin bitcast "
+        "less_equal greater greater_equal logical_and logical_or logical_xor positions sizes iota require reduce_any reduce_all all_in_parts argmax argmin bitcast cummax "
         "nextafter floor_divide remainder int_power mx_matmul mx_quantize".split(),
         _INTEGERS,
     ),

@@ -52,3 +52,18 @@ def test_what_takes_long_is_computed_once() -> None:
     a, b = net.run([v], device=tec.rocm_emu("gfx942"))
     np.testing.assert_allclose(a, np.cos(np.log(v)), rtol=1e-5)
     np.testing.assert_allclose(b, np.sin(np.log(v)), rtol=1e-5)
+
+
+def test_a_wider_copy_is_made_by_each_reader() -> None:
+    """A variance of float16 reads x twice, and stores no float32 of it."""
+    g = Graph("g")
+    x = g.input("x", "float16", (6, 50, 40))
+    w = g.add("cast", [x], {"dtype": "float32"})[0]
+    mean = g.add("reduce_mean", [w], {"axes": (1,), "keepdims": True})[0]
+    square = g.add("square", [g.add("subtract", [w, mean])[0]])[0]
+    g.set_outputs([g.add("reduce_mean", [square], {"axes": (1,), "keepdims": False})[0]], ["y"])
+    net = tec.compile(g, TARGET, cache=False)
+    assert kernels(net) == 2
+    v = np.random.default_rng(0).random((6, 50, 40)).astype(np.float16)
+    (y,) = net.run([v], device=tec.rocm_emu("gfx942"))
+    np.testing.assert_allclose(y, v.astype(np.float64).var(1), rtol=1e-4)
