@@ -7,11 +7,13 @@ modeling_dots1.py, modeling_ernie4_5_moe.py, modeling_hunyuan_v1_moe.py, modelin
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...graph import Value
 from ..layers import Layers
 from ..mixture import choose, mixture
 from .deepseek import balanced, shared_mixture
+from .llama import decoder
 
 _BALANCE = ("mlp.gate.moe_statics.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias", "mlp.gate.e_score_correction.bias", "mlp.e_score_correction_bias")  # fmt: skip
 
@@ -103,27 +105,13 @@ def _by_softmax(normed: bool, shared: Callable[[Layers, Value], Value] | None = 
     return mix
 
 
-def _decoder(
-    m: Layers, mix: Callable[[Layers, Value], Value], *, heads_normed: bool = False, heads_normed_behind: bool = False, interleaved: bool = False,
-    whole_normed: bool = False, turned: list[bool] | None = None, pattern: int = 0,
-) -> Value:  # fmt: skip
-    """mix: the layers with experts behind their norm. turned: the layers with positions, where not all have some."""
-    x, kinds = m.embeddings(), m.c.layer_kinds(pattern)
-    for _ in m.each_layer():
-        q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
-        if heads_normed:
-            q, k = (m.rms_norm(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
-        if whole_normed:
-            q, k = (m.rms_norm_of_heads(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
-        if turned is None or turned[m.layer]:
-            q, k = (m.rotary(h, m.angles(), interleaved) for h in (q, k))
-        if heads_normed_behind:
-            q, k = (m.rms_norm(h, m.name(f"self_attn.{n}_layernorm")) for h, n in ((q, "query"), (k, "key")))
-        window = m.c.window if kinds[m.layer] == "sliding_attention" else None
-        x = m.add(x, m.out(m.attend(q, k, v, window=window)))
-        h = m.rms_norm(x, m.name("post_attention_layernorm"))
-        x = m.add(x, mix(m, h) if m.w.has(m.name("mlp.gate.weight")) else m.gated(h))
-    return m.logits(m.rms_norm(m.last(x), "model.norm"))
+def _decoder(m: Layers, mix: Callable[[Layers, Value], Value], **how: Any) -> Value:
+    """mix: the network of layers that have experts."""
+
+    def network(m: Layers, h: Value) -> Value:
+        return mix(m, h) if m.w.has(m.name("mlp.gate.weight")) else m.gated(h)
+
+    return decoder(m, network, **how)
 
 
 def _gated_shared(m: Layers, h: Value) -> Value:
