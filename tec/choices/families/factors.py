@@ -8,12 +8,9 @@ from typing import Any, ClassVar
 
 from ... import te
 from ...ops.factors import LOOPS, Body, Walk
-from ...ops.forms import Form
-from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
-from ..group import Group, extent
+from ..group import extent
 from ..parts import loops
 from ..parts.counts import lanes_for
 from ..space import Choice
@@ -25,17 +22,16 @@ class Factors(loops.LoopForm):
     template: ClassVar[str] = "factors"
     kind: ClassVar[str] = "factors"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.stage = form.attrs["loops"]
-        sizes = [int(extent(n) or 1) for n in form.inputs[-1].shape[1:]]
+    def read_form(self) -> None:
+        self.stage = self.form.attrs["loops"]
+        sizes = [int(extent(n) or 1) for n in self.form.inputs[-1].shape[1:]]
         self.rows, self.columns = sizes[0], sizes[-1]
-        self.count = int(extent(form.inputs[0].shape[0]) or 1)
-        if target.is_gpu:
+        self.count = int(extent(self.form.inputs[0].shape[0]) or 1)
+        if self.target.is_gpu:
             least = min(loops.THREADS, max(32, 1 << (self.columns - 1).bit_length()))
             self.parameters = {"threads": tuple(dict.fromkeys((least, max(32, least // 2))))}
         else:
-            lanes = lanes_for(form.inputs[0].dtype, target)
+            lanes = lanes_for(self.form.inputs[0].dtype, self.target)
             self.parameters = {"threads": (lanes, 1) if self.columns >= lanes else (1,)}
 
     def sketch(self, choice: Choice) -> Footprint:

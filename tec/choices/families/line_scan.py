@@ -11,11 +11,10 @@ from ... import te
 from ...ops.forms import Form
 from ...ops.sort import joined, neutral
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..cost import Footprint
-from ..group import Group, size_of
+from ..group import size_of
 from ..parts import loops
 from ..space import Choice
 from .running_scan import Scan
@@ -29,9 +28,8 @@ class LineScan(loops.LoopForm):
     template: ClassVar[str] = "running sum by lines"
     kind: ClassVar[str] = "running"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.stage = form.attrs["name"]
+    def read_form(self) -> None:
+        self.stage = self.form.attrs["name"]
 
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ops.forms import Form
 from ...ops.linear_recurrence import Scan
-from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint, on_cores
-from ..group import Group, extent
+from ..group import extent
 from ..parts import loops
 from ..parts.counts import lanes_for
 from ..space import Choice
@@ -25,12 +22,11 @@ class LinearRecurrence(loops.LoopForm):
     kind: ClassVar[str] = "linear_recurrence"
     stage = "scan"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.heads, self.size, self.width = (int(extent(n) or 1) for n in form.inputs[4].shape)
-        lanes = 1 if target.is_gpu else lanes_for("float32", target)
+    def read_form(self) -> None:
+        self.heads, self.size, self.width = (int(extent(n) or 1) for n in self.form.inputs[4].shape)
+        lanes = 1 if self.target.is_gpu else lanes_for("float32", self.target)
         # Two vectors are additions enough in flight; one, where that leaves threads without a task.
-        wanted = [n * lanes for n in (2, 1)] if not target.is_gpu else [1]
+        wanted = [n * lanes for n in (2, 1)] if not self.target.is_gpu else [1]
         self.parameters = {"lanes": tuple(n for n in (*wanted, 4, 2, 1) if self.width % n == 0 and n <= max(wanted))}
 
     def sketch(self, choice: Choice) -> Footprint:

@@ -18,12 +18,11 @@ from ...ops.forms import Form
 from ...ops.matmul import accumulator
 from ...ops.recurrent import Plain, Recurrence
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, Kernel, on_cores
-from ..group import Group, extent
+from ..group import extent
 from ..parts.counts import lanes_for
 from ..space import Choice
 from .recurrent_form import GPU_PANEL, TYPICAL, RecurrentForm
@@ -54,9 +53,9 @@ class CpuRecurrence(RecurrentForm):
     def serves(cls, form: Form, target: Target) -> bool:
         return not target.is_gpu
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.lanes = lanes_for(accumulator(form.inputs[0].dtype), target)
+    def read_form(self) -> None:
+        super().read_form()
+        self.lanes = lanes_for(accumulator(self.form.inputs[0].dtype), self.target)
         self.parameters = {
             "units": (self.r.panel,) if self.r.panel else tuple(n * self.lanes for n in (1, 2, 4, 8)),
             "rows": tuple(n for n in (1, 2, 3, 4, 6, 8) if self.batch is None or n <= max(1, self.batch)),

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ops.forms import Form
 from ...ops.recurrent import Recurrence
-from ...target import Target
-from ...te import Tensor
-from ..group import Group, extent
+from ..group import extent
 from ..parts import loops
 
 TYPICAL = 16  # a number of steps or batch entries, where it is open
@@ -20,10 +17,9 @@ class RecurrentForm(loops.LoopForm):
 
     kind: ClassVar[str] = "recurrence"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.r = Recurrence.of(form.attrs)
-        steps, self.batch = (extent(n) for n in form.inputs[0].shape[:2])
+    def read_form(self) -> None:
+        self.r = Recurrence.of(self.form.attrs)
+        steps, self.batch = (extent(n) for n in self.form.inputs[0].shape[:2])
         self.steps = TYPICAL if steps is None else steps
         self.hidden = self.r.hidden
 

@@ -19,11 +19,10 @@ from ...ops.forms import Form
 from ...ops.matmul import accumulator
 from ...ops.recurrent import Plain
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..cost import Cost, Footprint, Kernel
-from ..group import Group, extent
+from ..group import extent
 from ..parts import loops
 from ..space import Choice
 from .recurrent_form import GPU_PANEL, RecurrentForm
@@ -43,13 +42,13 @@ class GpuRecurrence(RecurrentForm):
     def serves(cls, form: Form, target: Target) -> bool:
         return target.is_gpu
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
+        super().read_form()
         self.full = -(-self.hidden // GPU_PANEL) * GPU_PANEL
         # A work-group that goes through time has a thread for each unit.
         times = ("loop", "launches") if self.full <= _MOST_THREADS else ("launches",)
         self.parameters = {"time": times, "rows": (1, 2, 4)}
-        self.acc_bytes = dtype_info(accumulator(form.inputs[0].dtype)).bytes
+        self.acc_bytes = dtype_info(accumulator(self.form.inputs[0].dtype)).bytes
         self.widest = max(map(len, self.r.phases))
 
     def why_not(self, choice: Choice) -> str | None:

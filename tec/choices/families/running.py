@@ -16,11 +16,9 @@ from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint, Kernel
 from ..footprint import SEGMENT_BYTES
-from ..group import Group
 from ..parts import loops
 from ..parts.counts import lanes_for, moved_bytes
 from ..space import Choice, Value
@@ -56,12 +54,11 @@ class Running(loops.LoopForm):
     def serves(cls, form: Form, target: Target) -> bool:
         return loops.lines_fit(form)
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.stage = form.attrs["name"]
-        self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
+    def read_form(self) -> None:
+        self.stage = self.form.attrs["name"]
+        self.lines = loops.Lines(static_shape(self.form.inputs[0]), self.form.attrs["axis"])
         # A work-group's last tile may reach beyond a line, and its places too are int32.
-        may_share = target.is_gpu and self.lines.n < loops.LIMIT - _MOST_BEYOND
+        may_share = self.target.is_gpu and self.lines.n < loops.LIMIT - _MOST_BEYOND
         self.parameters = {
             "wave": (0, 64, 128, 256, 512, 1024) if may_share else (0,),
             "parts": (

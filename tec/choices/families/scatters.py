@@ -24,12 +24,10 @@ from ...ops.registry import static_shape
 from ...ops.scatter import place_of
 from ...records import dataclass
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..cost import Footprint, Kernel
 from ..footprint import SEGMENT_BYTES
-from ..group import Group
 from ..parts import loops
 from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
@@ -65,9 +63,8 @@ class Scatter(loops.LoopForm):
 
     neutral: ClassVar[Mapping[str, Value]] = {"vectors": 0}
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        if target.is_gpu:
+    def read_form(self) -> None:
+        if self.target.is_gpu:
             self.parameters = {"vectors": (0, 1, 2, 4, 8)}
 
     @classmethod

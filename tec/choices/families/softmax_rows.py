@@ -16,7 +16,7 @@ from ...ir import Broadcast, Expr, Shuffle
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
-from ...te import ComputeOp, Tensor
+from ...te import ComputeOp
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from .. import parallel
@@ -49,9 +49,8 @@ class SoftmaxRows(loops.LoopForm):
         is_long = loops.fits(form) and static_shape(x)[-1] >= lanes_for(x.dtype, target)
         return not target.is_gpu and is_long and not isinstance(x.op, ComputeOp)
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        *self.rows, self.n = static_shape(form.inputs[0])
+    def read_form(self) -> None:
+        *self.rows, self.n = static_shape(self.form.inputs[0])
 
     def sketch(self, choice: Choice) -> Footprint:
         elements = math.prod(self.rows) * self.n

@@ -12,11 +12,9 @@ from ...ir import Expr
 from ...ops.forms import Form
 from ...ops.sort import above, alike
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..cost import Footprint, Kernel
-from ..group import Group
 from ..parts import loops
 from ..parts.counts import moved_bytes
 from ..space import Choice
@@ -39,16 +37,15 @@ class Largest(loops.LoopForm):
     def serves(cls, form: Form, target: Target) -> bool:
         return loops.lines_fit(form)
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.of = TopK.of(form, target)
+    def read_form(self) -> None:
+        self.of = TopK.of(self.form, self.target)
         self.lines, self.k = self.of.lines, self.of.k
         self.parameters = {
-            "algorithm": ("heap", "bitonic", *(("selection", "shared") if target.is_gpu else ("list", "words"))),
-            "by_wave": (False, True) if target.is_gpu else (False,),
+            "algorithm": ("heap", "bitonic", *(("selection", "shared") if self.target.is_gpu else ("list", "words"))),
+            "by_wave": (False, True) if self.target.is_gpu else (False,),
         }
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
-        self.is_second = target.is_gpu and self._rule("counted", False)
+        self.is_second = self.target.is_gpu and self._rule("counted", False)
 
     @property
     def default(self) -> Choice:

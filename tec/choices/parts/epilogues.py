@@ -10,8 +10,6 @@ from typing import Any
 
 from ...ir.expr import BufferLoad, Expr, TensorRead
 from ...ir.visit import Rewriter, substituter
-from ...ops.forms import Form
-from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..group import Group, same_shape
@@ -76,9 +74,8 @@ class Epilogue:
 class FusedForm(loops.LoopForm):
     """A product as loops on a GPU, with what follows it in the same kernel where that is elementwise; else in kernels of its own."""
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.epilogue = Epilogue.of(group, carriers[0])
+    def read_form(self) -> None:
+        self.epilogue = Epilogue.of(self.group, self.carriers[0])
 
     def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         """The loops. sources: what the product reads, then what the epilogue reads."""

@@ -248,6 +248,10 @@ class LoopForm(Space):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target)
         self.form, self.carriers = form, carriers
+        self.read_form()
+
+    def read_form(self) -> None:
+        """What the template asks of its form, and the parameters that follow."""
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         """The loops of a legal choice, from the form's inputs to its outputs."""

@@ -17,13 +17,9 @@ from typing import Any, ClassVar
 from .... import te
 from ....ir import Expr
 from ....ops.attention import scores_of
-from ....ops.forms import Form
-from ....target import Target
-from ....te import Tensor
 from ....te.like import Index
 from ... import parallel
 from ...cost import Footprint, on_cores
-from ...group import Group
 from ...parts.counts import lanes_for
 from ...space import Choice
 from ..products import tile_clocks
@@ -43,10 +39,10 @@ class CpuAttention(AttentionSpace):
     template: ClassVar[str] = "cpu attention"
     takes_codes: ClassVar[bool] = True
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.lanes = lanes_for(scores_of(form.inputs, form.attrs).acc, target)
-        places = places_of(form)  # a block of keys is then one of the pool's
+    def read_form(self) -> None:
+        super().read_form()
+        self.lanes = lanes_for(scores_of(self.form.inputs, self.form.attrs).acc, self.target)
+        places = places_of(self.form)  # a block of keys is then one of the pool's
         self.keys = KEYS if places is None else places
         self.parameters = {
             "queries": tuple(v * self.lanes for v in (2, 1, 4)), "keys": (KEYS, 32, 128, 256) if places is None else (places,), "rows": (8, 4, 6, 12, 2)

@@ -22,10 +22,8 @@ from ....ops.attention import order_of, stored
 from ....ops.forms import Form
 from ....ops.registry import broadcast_index, static_shape
 from ....ops.typical import typical
-from ....target import Target, level_gbps
-from ....te import Tensor
+from ....target import level_gbps
 from ....te.like import Index
-from ...group import Group
 from ...parts import loops, needs
 from ...space import Choice, Cost
 from .grid import Grid, Results, Rows
@@ -45,12 +43,12 @@ class FewRowsAttention(SplitAttention):
     takes_codes: ClassVar[bool] = True
     waits: ClassVar[int] = 2  # for memory, of a block
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
+        super().read_form()
         self.piece = PIECE_BYTES // dtype_info(self.dtype).bytes
-        self.wave = target.wavefront_size
-        if places_of(form) is not None:  # many texts
-            self.batch = _typical_batch(form)
+        self.wave = self.target.wavefront_size
+        if places_of(self.form) is not None:  # many texts
+            self.batch = _typical_batch(self.form)
         waves = self.threads_up_to_limit(4, 8, 2, 1, each=self.wave)
         self.parameters = {"waves": waves, "ahead": (2, 4, 1), "splits": (1, 2, 4, 8, 16, 32)}
 

@@ -20,12 +20,8 @@ from .... import te
 from ....ir.dtype import dtype_info
 from ....ir.expr import Expr
 from ....ops.attention import order_of, stored
-from ....ops.forms import Form
-from ....target import Target
-from ....te import Tensor
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
-from ...group import Group
 from ...parts import loops
 from ...space import Choice
 from .few_rows import PIECE_BYTES, FewRowsAttention, meet, query_piece
@@ -216,8 +212,8 @@ class FewRowsMatrixAttention(FewRowsAttention):
     waits: ClassVar[int] = 1
     wave_loops: ClassVar[type[DirectWave]] = DirectWave
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
+        super().read_form()
         self.parameters = {
             "waves": self.threads_up_to_limit(8, 4, 2, 1, each=self.wave), "keys": (16, 32, 64, 128), "splits": (1, 2, 4, 8, 16, 32),
         }  # fmt: skip

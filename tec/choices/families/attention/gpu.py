@@ -23,13 +23,10 @@ from ....ir import Expr
 from ....ir.dtype import dtype_info, with_lanes
 from ....ir.expr import Shuffle
 from ....ops.attention import Geometry
-from ....ops.forms import Form
 from ....records import dataclass
 from ....target import Target, latency_ns, level_gbps
-from ....te import Tensor
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
-from ...group import Group
 from ...parts import loops, needs
 from ...space import Choice, Cost, Value
 from .grid import Grid, Results, Rows
@@ -51,11 +48,11 @@ class GpuAttention(SplitAttention):
     open_queries: ClassVar[int] = 64
     neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
+        super().read_form()
         self.parameters = {
             "queries": (64, 32, 16), "keys": (64, 32, 16), "splits": (1, 2, 4, 8, 16, 32, 64),
-            "parts": (1, 2, 4, 8) if target.machine.priced_by_model else (1,),  # no clock has judged it
+            "parts": (1, 2, 4, 8) if self.target.machine.priced_by_model else (1,),  # no clock has judged it
         }  # fmt: skip
 
     @property

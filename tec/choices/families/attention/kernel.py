@@ -28,11 +28,9 @@ from ....ops.forms import Form
 from ....ops.rotary import Rotation
 from ....ops.typical import supposing
 from ....records import dataclass
-from ....target import Target
-from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
-from ...group import Group, extent
+from ...group import extent
 from ...parts import loops
 from ...space import Choice
 
@@ -225,9 +223,8 @@ class AttentionSpace(loops.LoopForm):
     is_alone: bool = False  # whether no template is made for as few queries
     takes_codes: ClassVar[bool] = False  # whether keys and values may be of fewer bits than queries (`is_packed`)
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.dtype, self.g = form.inputs[0].dtype, Kernel.sizes_of(form)
+    def read_form(self) -> None:
+        self.dtype, self.g = self.form.inputs[0].dtype, Kernel.sizes_of(self.form)
         self.batch: int = self.g.batch if isinstance(self.g.batch, int) else 1
         self.queries: int = self.g.queries if isinstance(self.g.queries, int) else self.open_queries
         self.length: int = self.g.keys if isinstance(self.g.keys, int) else OPEN

@@ -16,12 +16,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from ....ir.dtype import dtype_info
-from ....ops.forms import Form
 from ....target import Target, latency_ns, level_gbps
 from ....target.lds import lds_phase
-from ....te import Tensor, intrin
+from ....te import intrin
 from ....te.like import Index
-from ...group import Group
 from ...parts import needs
 from ...space import Choice, Cost
 from .fragments import Fragments
@@ -68,14 +66,14 @@ class MatrixAttention(SplitAttention):
     takes_codes: ClassVar[bool] = True
     wave_loops: ClassVar[type[Wave]] = Wave
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.units = fragments(self.dtype, target)
+    def read_form(self) -> None:
+        super().read_form()
+        self.units = fragments(self.dtype, self.target)
         # Where heads of 256 leave AMD's units room for two wavefronts by 32 keys, there is room for four by 16, with the next step's under way.
-        keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
+        keys = (64, 32, 128) if self.target.chip.background_copies else (64, 32, 128, 16)
         self.parameters = {
-            "waves": self.threads_up_to_limit(4, 8, 2, 1, each=target.wavefront_size), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
-            "splits": SPLITS if target.machine.priced_by_model else (1, 2, 4, 8, 16, 32), "hold": (True, False),
+            "waves": self.threads_up_to_limit(4, 8, 2, 1, each=self.target.wavefront_size), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
+            "splits": SPLITS if self.target.machine.priced_by_model else (1, 2, 4, 8, 16, 32), "hold": (True, False),
         }  # fmt: skip
 
     @property

@@ -21,11 +21,9 @@ from ....ir.stmt import Evaluate
 from ....ops.attention import order_of
 from ....ops.forms import Form
 from ....target import Target
-from ....te import Tensor
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...cost import Footprint, on_cores
-from ...group import Group
 from ...parts import loops
 from ...rules import figures
 from ...space import Choice
@@ -68,8 +66,8 @@ class TileAttention(CpuAttention):
     template: ClassVar[str] = "cpu tile attention"
     takes_codes: ClassVar[bool] = False
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
+        super().read_form()
         keys = tuple(n for n in (64, 32, 128) if not isinstance(self.g.keys, int) or n <= self.g.keys)
         self.parameters = {"queries": (32, 64), "keys": keys, "rows": (8, 4)}
 

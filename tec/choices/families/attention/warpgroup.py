@@ -16,11 +16,8 @@ from ....ir.dtype import dtype_info, with_lanes
 from ....ir.expr import Broadcast, Call
 from ....ir.matrix import WARPGROUP, find_warpgroup
 from ....ops.attention import order_of
-from ....ops.forms import Form
 from ....target import Target
-from ....te import Tensor
 from ....te.like import Index
-from ...group import Group
 from ...parts import loops, needs
 from ...parts.warpgroups import FILE_REGISTERS, ROWS, WARPS, boxed
 from ...space import Choice, Cost
@@ -43,8 +40,8 @@ class WarpgroupAttention(AttentionSpace):
 
     template: ClassVar[str] = "warpgroup attention"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
+        super().read_form()
         self.parameters = {
             "groups": (1, 2, 3),
             "keys": (128, 64, 96, 80, 112, 32, 160, 176),

@@ -17,7 +17,7 @@ from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ...cost import Footprint, on_cores
-from ...group import Group, extent
+from ...group import extent
 from ...layouts import is_narrow, packed_group
 from ...layouts import packed as packed_panel
 from ...parts import loops
@@ -53,12 +53,13 @@ class CpuExperts(loops.LoopForm):
         is_whole = w.panel == packed_panel(target) and w.n // attrs["experts"] % w.panel == 0
         return is_whole and (not of_bytes or w.group == packed_group(target))
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        attrs = form.attrs
-        lanes = lanes_for("float32", target)
+    def read_form(self) -> None:
+        attrs = self.form.attrs
+        lanes = lanes_for("float32", self.target)
         if not attrs["bits"]:
-            lanes = min(lanes_for(accumulator(form.inputs[0].dtype), target), attrs["depth"] & -attrs["depth"])
+            lanes = min(
+                lanes_for(accumulator(self.form.inputs[0].dtype), self.target), attrs["depth"] & -attrs["depth"]
+            )
         self.parameters = {"lanes": (lanes,)}
 
     def sketch(self, choice: Choice) -> Footprint:

@@ -22,7 +22,6 @@ from ....ir.scaled_matrix import WAVE, ScaledMatrix
 from ....ops.forms import Form
 from ....ops.microscaling import MxContraction
 from ....target import Target
-from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...group import Group
@@ -59,11 +58,11 @@ class MxProduct(FusedForm):
         has_unit = target.is_gpu and bool(target.chip.scaled_matrix)
         return has_unit and isinstance(c, MxContraction) and isinstance(c.m, int) and isinstance(c.n, int)
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.contraction: MxContraction = form.attrs["contraction"]
+    def read_form(self) -> None:
+        super().read_form()
+        self.contraction: MxContraction = self.form.attrs["contraction"]
         a, b = self.contraction.formats
-        self.units = {f"{m}x{n}x{k}": ScaledMatrix(a, b, m, n, k) for m, n, k in target.chip.scaled_matrix}  # fmt: skip
+        self.units = {f"{m}x{n}x{k}": ScaledMatrix(a, b, m, n, k) for m, n, k in self.target.chip.scaled_matrix}  # fmt: skip
         self.parameters = {
             "rows": (128, 64, 256, 32), "columns": (128, 64, 256, 32), "step": tuple(n for n in (256, 128, 512) if self.contraction.k % n == 0), "waves_m": (2, 1, 4), "waves_n": (2, 1, 4),
             "instruction": tuple(self.units), "interleave": (True, False),

@@ -19,7 +19,6 @@ from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ... import parallel
 from ...cost import Footprint, on_cores
-from ...group import Group
 from ...layouts import packed as packed_panel
 from ...parts import loops
 from ...parts.counts import lanes_for
@@ -53,11 +52,10 @@ class CpuPacked(loops.LoopForm):
         """Whether the loops multiply such rows with such weights."""
         return c.tensors_read[0].dtype != "int8"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.contraction: PackedContraction = form.attrs["contraction"]
-        self.lanes = lanes_for("float32", target)
-        sizes = (8, 12, 6, 4, 2) if target.core.registers >= 32 else (4, 2)
+    def read_form(self) -> None:
+        self.contraction: PackedContraction = self.form.attrs["contraction"]
+        self.lanes = lanes_for("float32", self.target)
+        sizes = (8, 12, 6, 4, 2) if self.target.core.registers >= 32 else (4, 2)
         task = self.figures.count("task_rows")  # the work of making a panel is divided by them
         self.parameters = {"rows": sizes, "task": (task, task // 2, task // 4), "chunk": (_CHUNK, 128, 512)}
 

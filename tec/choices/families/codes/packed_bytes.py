@@ -18,7 +18,6 @@ from ....ir.dtype import with_lanes
 from ....ops.forms import Form
 from ....ops.packed import ROUNDED, PackedContraction, Weights
 from ....target import Target
-from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ... import parallel
@@ -50,8 +49,7 @@ class CpuRound(loops.LoopForm):
     def serves(cls, form: Form, target: Target) -> bool:
         return packed_group(target) == _GROUP
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
+    def read_form(self) -> None:
         self.parameters = {"parallel": (True, False)}
 
     @property
@@ -107,9 +105,9 @@ class CpuPackedBytes(packed.CpuPacked):
         is_whole = packed_group(target) == w.group == _GROUP and w.zero == int(w.zero)
         return is_whole and c.tensors_read[0].dtype == "int8"
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        sizes = (4, 2, 1, 6) if target.core.registers >= 32 else (2, 1)
+    def read_form(self) -> None:
+        super().read_form()
+        sizes = (4, 2, 1, 6) if self.target.core.registers >= 32 else (2, 1)
         self.parameters = {**self.parameters, "rows": sizes, "chunk": (_CHUNK, 256, 1024)}
 
     def panels(self, *args: Any) -> packed.Panels:
