@@ -7,7 +7,7 @@ maximum, sum and weighted values, which a second small kernel joins ("flash deco
 
 Where heads are too large for shared memory beside so large a tile that products set the time, queries and keys come by `parts` of their elements, values by as many parts of the block's
 keys. On AMD chips that multiply pairs of float16 in one instruction (v_dot2_f32_f16) the pairs are elements of the head in scores, and neighbouring keys in what is summed, whose values lie
-so in shared memory.
+so in shared memory. On AMD float32 comes by way of registers: the loads of the next keys or values are under way while those that shared memory holds are worked on.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ WIDE = 4  # float32 numbers that one instruction reads of shared memory
 PAIRED = 8  # elements of float16 that one instruction reads of shared memory
 # Of the usual choice's price, that another one must be at: of few work-groups prices err by a quarter.
 _WELL_BELOW = 0.8
+_AHEAD_PARTS = 4  # of heads, up to which the loads of each are written out
 SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
 
 
@@ -192,6 +193,16 @@ def _shared_bytes(space: GpuAttention, choice: Choice) -> int:
     return total
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What shared memory holds at once of keys or values: rows of so many elements, a step apart."""
+
+    rows: int
+    size: int
+    step: int
+    value: Callable[[Any, Any], Any]  # of a row and an element
+
+
 class _Tile:
     """One tile of queries: its loop over blocks of keys."""
 
@@ -205,6 +216,17 @@ class _Tile:
         self.wide, self.wide_values = _widths(self.g, self.dtype, target)
         self.paired = _is_paired(self.g, self.dtype, target)
         self.lines = _Lines.of(self.g, self.dtype, self.acc, choice, target)
+        # By way of registers, where wide loads bring both and registers are left beside the sums.
+        self.comes_ahead = (
+            target.machine.priced_by_model
+            and {k.sources[n].dtype for n in "qkv"} == {"float32"}
+            and self.lines.whole
+            and self.parts <= _AHEAD_PARTS
+            and all(
+                n % WIDE == 0
+                for n in (self.g.size // self.parts, self.g.value_size, self.lines.size, self.lines.values)
+            )
+        )
 
     def row(self, a: int) -> Any:
         return self.ty * self.own_rows + a
@@ -224,6 +246,10 @@ class _Tile:
         if self.lines.whole:
             self._load_queries(0, g.size)
         begin, end = self.of.blocks(*self.of.reach(self.first, self.queries), self.keys, split, splits)
+        if self.comes_ahead:
+            most = max(self.keys * g.size, self.keys * g.value_size) // self.parts
+            self.ahead = ib.allocate(dtype, (-(-most // (SIDE * SIDE * WIDE)) * WIDE,), "ahead", scope="local")
+            self._fetch(self._own_keys(begin * self.keys, 0))
         with ib.for_range(begin, te.max(end, begin), "block") as block:
             self._block(ib.let("key", block * self.keys))
 
@@ -252,6 +278,43 @@ class _Tile:
         # Loads of several rows are under way at once where they are wide.
         kind = "serial" if wide == 1 else "unroll"
         loops.dealt(self.ib, rows * pieces, SIDE * SIDE, (self.ty * SIDE, self.tx), one, kind)
+
+    def _own_keys(self, key: Index, part: int) -> _Part:
+        """A part of the elements of a block's keys."""
+        own = self.g.size // self.parts
+        return _Part(self.keys, own, self.lines.size, lambda row, d: self._stored("k", key + row, part * own + d))
+
+    def _own_values(self, key: Index, part: int) -> _Part:
+        """The values of a part of a block's keys."""
+        rows = self.keys // self.parts
+        value = lambda row, d: self._stored("v", key + part * rows + row, d)  # noqa: E731
+        return _Part(rows, self.g.value_size, self.lines.values, value)
+
+    def _each_piece(self, part: _Part, one: Callable[[Any, Any, Any], None]) -> None:
+        """`one` of a piece's number among its thread's, its row and its first element."""
+        pieces, threads = part.size // WIDE, SIDE * SIDE
+        loops.dealt(
+            self.ib, part.rows * pieces, threads, (self.ty * SIDE, self.tx),
+            lambda e: one(te.indexdiv(e, threads), te.indexdiv(e, pieces), te.indexmod(e, pieces) * WIDE),
+        )  # fmt: skip
+
+    def _fetch(self, part: _Part) -> None:
+        """Into registers: the loads are under way while what lies in shared memory is worked on."""
+
+        def one(n: Expr, row: Expr, d: Expr) -> None:
+            with self.ib.for_range(0, WIDE, "v", kind="vectorize") as v:
+                self.ahead[n * WIDE + v] = part.value(row, d + v)
+
+        self._each_piece(part, one)
+
+    def _put(self, part: _Part) -> None:
+        """What came into registers, into shared memory."""
+
+        def one(n: Expr, row: Expr, d: Expr) -> None:
+            with self.ib.for_range(0, WIDE, "v", kind="vectorize") as v:
+                self.kv[row * part.step + d + v] = self.ahead[n * WIDE + v]
+
+        self._each_piece(part, one)
 
     def _stored(self, operand: str, key: Index, d: Index) -> Any:
         # A block's end beyond the last key repeats that key; its scores are hidden.
@@ -284,6 +347,9 @@ class _Tile:
         s = ib.allocate(acc, (self.own_rows * self.own_keys,), "scores", scope="local")
         for n in range(self.own_rows * self.own_keys):
             s[n] = self.k.const(0)
+        if self.comes_ahead:
+            self._block_ahead(key, s)
+            return
         own = self.g.size // self.parts
         with self._each_part() as part:
             if not self.lines.whole:
@@ -299,6 +365,23 @@ class _Tile:
             if self.parts > 1:
                 self._load_values(key + part * first)
             self._summed(part * first, first)
+
+    def _block_ahead(self, key: Index, s: BufferVar) -> None:
+        """The same, where each part's loads are under way while the part before is worked on."""
+        own, rows = self.g.size // self.parts, self.keys // self.parts
+        keys = [self._own_keys(key, p) for p in range(self.parts)]
+        values = [self._own_values(key, p) for p in range(self.parts)]
+        for p, (part, then) in enumerate(zip(keys, [*keys[1:], values[0]])):
+            self._put(part)
+            self._fetch(then)
+            self._scores(s, p * own, own)
+        for p, (part, then) in enumerate(zip(values, [*values[1:], self._own_keys(key + self.keys, 0)])):
+            self._put(part)
+            self._fetch(then)
+            if p == 0:
+                for a in range(self.own_rows):
+                    self._weights(a, key, s)
+            self._summed(p * rows, rows)
 
     def _each_part(self) -> AbstractContextManager[Any]:
         return nullcontext(0) if self.parts == 1 else self.ib.for_range(0, self.parts, "part")
