@@ -3,8 +3,8 @@
     TEC_NUM_THREADS=1 python -m benchmarks.lm model.gguf [--repeats 5] [--json out.json]
 
 One process, and the two in turn, so that a clock that changes meets both alike; medians of the processor time of this process, which other processes do not
-lengthen (with more than one thread it is that of all of them together, and the wall's is said beside it). llama.cpp is the package llama-cpp-python; without
-it tec's figures stand alone.
+lengthen (with more than one thread it is that of all of them together, and the wall's is said beside it). llama.cpp is the package xllamacpp; without it tec's figures stand
+alone. Writing is what a text of a prompt and some tokens takes longer than the prompt and one token.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import tec.lm
+from benchmarks.lm_texts import LlamaCpp
 
 PROMPTS, WRITTEN, PAST = (128, 512), 64, 128
 
@@ -37,32 +38,25 @@ class Tec:
         self.lm = tec.lm.load(path, target="llvm", context=1024)
         self.vocabulary = self.lm.config.vocabulary
 
-    def read(self, tokens: list[int]) -> None:
+    def text(self, tokens: list[int], count: int) -> None:
+        """A prompt, and `count` tokens behind it."""
         self.lm.executor.reset()
         self.lm.ids = []
-        self.lm.begin(tokens)
+        token = int(self.lm.begin(tokens).argmax())
+        for _ in range(count - 1):
+            token = int(self.lm.next(token).argmax())
 
-    def write(self, token: int) -> int:
-        return int(self.lm.next(token).argmax())
 
-
-class LlamaCpp:
-    """Greedy, by llama-cpp-python. Raises ImportError without it."""
+class Peer:
+    """Greedy, by llama.cpp. Raises ImportError without it."""
 
     def __init__(self, path: Path, threads: int):
-        from llama_cpp import Llama
+        self.server = LlamaCpp(path, threads).server
 
-        self.model: Any = Llama(
-            str(path), n_ctx=1024, n_threads=threads, n_threads_batch=threads, n_batch=512, verbose=False
-        )
-
-    def read(self, tokens: list[int]) -> None:
-        self.model.reset()
-        self.model.eval(tokens)
-
-    def write(self, token: int) -> int:
-        self.model.eval([token])
-        return int(self.model.sample(temp=0.0))
+    def text(self, tokens: list[int], count: int) -> None:
+        """See `Tec`."""
+        asked = {"prompt": tokens, "max_tokens": count, "temperature": 0, "ignore_eos": True, "stream": False, "cache_prompt": False}  # fmt: skip
+        self.server.handle_completions(asked)
 
 
 def measure(engines: dict[str, Any], vocabulary: int, repeats: int) -> dict[str, dict[str, float]]:
@@ -72,15 +66,11 @@ def measure(engines: dict[str, Any], vocabulary: int, repeats: int) -> dict[str,
     for _ in range(repeats + 1):
         for name, engine in engines.items():
             for count in PROMPTS:
-                found[name].setdefault(f"read {count}", []).append(timed(lambda e=engine, n=count: e.read(tokens[:n])))
-
-            def write(e: Any = engine) -> None:
-                token = tokens[-1]
-                for _ in range(WRITTEN):
-                    token = e.write(token)
-
-            engine.read(tokens[:PAST])
-            found[name].setdefault(f"write {WRITTEN}", []).append(timed(write))
+                found[name].setdefault(f"read {count}", []).append(
+                    timed(lambda e=engine, n=count: e.text(tokens[:n], 1))
+                )
+            short, long = (timed(lambda e=engine, n=n: e.text(tokens[:PAST], n)) for n in (1, WRITTEN + 1))
+            found[name].setdefault(f"write {WRITTEN}", []).append((long[0] - short[0], long[1] - short[1]))
     out: dict[str, dict[str, float]] = {}
     for name, works in found.items():
         for work, times in works.items():
@@ -100,9 +90,9 @@ def main() -> None:
     engines: dict[str, Any] = {"tec": Tec(given.model)}
     vocabulary = engines["tec"].vocabulary
     try:
-        engines["llama.cpp"] = LlamaCpp(given.model, threads)
+        engines["llama.cpp"] = Peer(given.model, threads)
     except ImportError:
-        print("llama-cpp-python is not installed: tec's figures stand alone")
+        print("xllamacpp is not installed: tec's figures stand alone")
     found = measure(engines, vocabulary, given.repeats)
     print(f"{given.model.name}, {threads} threads, tokens a second (medians of {given.repeats})")
     for work in found["tec"]:

@@ -33,13 +33,14 @@ BEST = 5  # of llama.cpp's tokens whose probabilities are compared
 class LlamaCpp:
     """Greedy, by xllamacpp."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, threads: int = 1):
         import xllamacpp
 
         params: Any = xllamacpp.CommonParams()
         params.model.path = str(path)
         params.n_ctx, params.n_parallel, params.warmup, params.n_gpu_layers = 1024, 1, False, 0
-        params.cpuparams.n_threads = 1  # several wait for each other without giving up their cores, which are tec's too
+        # Several wait for each other without giving up their cores, which are tec's too.
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
         self.server: Any = xllamacpp.Server(params)
 
     def write(self, ids: list[int], count: int) -> list[dict[str, Any]]:
