@@ -55,6 +55,13 @@ class LaunchTable:
         self.words = memoryview(self._views[8])  # of the arguments, 64 bits each
         self._moving = launches.moving[0] // _SHAPE * _WORDS + _GEOMETRY + launches.moving[0] % _SHAPE
         self._makers: dict[Any, Any] = {}  # of tensor maps, by argument and sizes
+        # Of each tensor map its launch, which address it is of, the rows of its sizes and strides, and these numbers as it was made.
+        shapes = [[*m.sizes, *m.strides] for m in launches.maps]
+        width = max(map(len, shapes), default=0)
+        self._map_launch = np.array([m.launch for m in launches.maps], np.intp)
+        self._map_address = np.array([m.address for m in launches.maps], np.intp)
+        self._map_rows = np.array([[*rows, *[0] * (width - len(rows))] for rows in shapes], np.intp)
+        self._made_of = np.full((len(shapes), width + 1), -1, np.int64)
         self._filled: Binding | None = None
         self._entries: list[list[int]] | None = None  # the rows as Python has them
         for m in launches.maps:
@@ -96,8 +103,8 @@ class LaunchTable:
         self._views[8][to] = addresses[of]
         for width, (at, rows) in launches.numbers:
             self._views[width][at] = numbers[rows]
-        for m in launches.maps:
-            self._map(m, numbers, addresses)
+        if launches.maps:
+            self._fill_maps(numbers, addresses)
         if self._native is not None:
             self._allow_shared()
             if len(self._early):
@@ -107,6 +114,14 @@ class LaunchTable:
     def forget(self) -> None:
         """Addresses have changed."""
         self._filled = None
+
+    def _fill_maps(self, numbers: Any, addresses: Any) -> None:
+        """Make the tensor maps that have changed, of launches with a grid: of kernels for several classes of sizes most launches have none."""
+        now = np.concatenate([numbers[self._map_rows], addresses[self._map_address, None]], 1)
+        runs = (self._rows[self._map_launch, _GEOMETRY : _GEOMETRY + 3] > 0).all(1)
+        for k in np.flatnonzero(runs & (now != self._made_of).any(1)).tolist():
+            self._map(self.launches.maps[k], numbers, addresses)
+        self._made_of[runs] = now[runs]
 
     def _map(self, m: Any, numbers: Any, addresses: Any) -> None:
         sizes, strides = (tuple(int(numbers[r]) for r in rows) for rows in (m.sizes, m.strides))
