@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tec import ImportModelError
-from tec.graph import Quantized, Value
+from tec.graph import Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.conv import add_bias
 from tec.graph.builders.norm import channel_shape
@@ -19,6 +19,7 @@ from tec.graph.builders.quantize import (
     quantize,
     quantized_product,
     same_width,
+    scaled,
     scaled_product,
     spread,
 )
@@ -85,10 +86,7 @@ def dequantize_linear(c: Call) -> Value:
     if zero is not None:
         y = c.op("subtract", y, spread(c, convert(c, zero, wide), x, axis, block))
     factor = c.cast(spread(c, scale, x, axis, block), wide)
-    real = c.cast(c.op("multiply", y, factor), dtype)
-    if real.is_const and y.is_const and factor.is_const and x.dtype in ("int8", "uint8", *FLOATS8):
-        real.quantized = Quantized(y.data, factor.data, x.dtype if x.dtype in FLOATS8 else "")
-    return real
+    return scaled(c, y, factor, x.dtype, dtype)
 
 
 @onnx_op("MatMulInteger")

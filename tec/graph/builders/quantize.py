@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...ir.dtype import FLOAT_MAX, dtype_info
-from ..graph import Value
+from ..graph import Quantized, Value
 from .builder import Builder
 from .matmul import matmul
 
@@ -36,8 +36,10 @@ def to_float8(b: Builder, x: Value, dtype: str, saturate: bool = True) -> Value:
     return b.cast(wide, dtype)
 
 
-def quantize(b: Builder, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
-    """round(x / scale) + zero, saturated to `dtype`; scale and zero broadcast."""
+def quantize(
+    b: Builder, x: Value, scale: Value, zero: Value | None, dtype: str, bounds: tuple[int, int] | None = None
+) -> Value:
+    """round(x / scale) + zero, saturated to `bounds`, which are those of `dtype` if none are given; scale and zero broadcast."""
     wide = "float32" if x.dtype in ("float16", "bfloat16", "int32") else x.dtype
     y = b.op("divide", b.cast(x, wide), b.cast(scale, wide))
     is_float8 = dtype_info(dtype).is_float8
@@ -47,8 +49,17 @@ def quantize(b: Builder, x: Value, scale: Value, zero: Value | None, dtype: str)
         y = b.op("add", y, b.cast(zero, wide))
     if is_float8:
         return to_float8(b, y, dtype)
-    low, high = RANGE[dtype]
+    low, high = bounds or RANGE[dtype]
     return b.cast(b.op("clip", y, low=float(low), high=float(high)), dtype)
+
+
+def scaled(b: Builder, y: Value, factor: Value, codes: str, dtype: str) -> Value:
+    """y * factor as `dtype`, for y in numbers that codes of type `codes` stand for. A constant remembers what it was made from: products may take that."""
+    real = b.cast(b.op("multiply", y, factor), dtype)
+    is_float8 = dtype_info(codes).is_float8
+    if real.is_const and y.is_const and factor.is_const and (is_float8 or codes in ("int8", "uint8")):
+        real.quantized = Quantized(y.data, factor.data, codes if is_float8 else "")
+    return real
 
 
 def dequantize(b: Builder, x: Value, scale: Value, zero: Value | None) -> Value:
