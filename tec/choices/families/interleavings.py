@@ -9,10 +9,10 @@ import math
 from typing import Any, ClassVar, Self
 
 from ... import te
-from ...ir import Shuffle, TensorRead
+from ...ir import Expr, Shuffle, TensorRead
 from ...target import Target
 from ...te import ComputeOp, Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, on_cores
@@ -90,7 +90,7 @@ class Interleaving(Space):
                     value = Shuffle(tuple(parts), picked)
                     ib.emit(results[0].buffer.vstore((*outer, *place, r * lanes % line), value))
 
-    def _load(self, source: Any, outer: list[Any], at: Index, j: int) -> Any:
+    def _load(self, source: BufferVar, outer: list[Any], at: Index, j: int) -> Expr:
         """A vector of the operand's line number j."""
         index = [*outer, *split_index(at, self.inner), j]
         return source.buffer.vload(tuple(index[k] for k in self.order), f"{self.source.dtype}x{self.lanes}")

@@ -63,7 +63,7 @@ class _Line(loops.Lines):
         return (*before, k, *after)
 
 
-def _loop(ib: IRBuilder, count: Any, is_parallel: bool) -> Any:
+def _loop(ib: IRBuilder, count: Index, is_parallel: bool) -> Any:
     return ib.for_range(0, count, "i", kind="parallel" if is_parallel else "serial")
 
 

@@ -18,7 +18,7 @@ from ...ir import build as B
 from ...ir import expr as E
 from ...ir.arith import Analyzer
 from ...ir.visit import map_expr, substitute, walk_exprs
-from ...schedule import Schedule
+from ...schedule import Schedule, Stage
 from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor
 from .. import group as groups
@@ -209,7 +209,7 @@ class PaddedPlanes(Space):
             s[self.pad].compute_at(final, plane)
         return Scheduled(s, group.outputs, choice)
 
-    def _schedule_rows(self, s: Schedule, rows: Tensor, final: Any, line: Any) -> None:
+    def _schedule_rows(self, s: Schedule, rows: Tensor, final: Stage, line: Any) -> None:
         """The rows of a line of windows in vectors, each of which stays in a register until it is whole."""
         low = s.cache_write(rows, "local")
         whole, own = s[rows], s[low]
@@ -224,7 +224,7 @@ class PaddedPlanes(Space):
         _write_out(own, 1)
 
 
-def _write_out(stage: Any, vectors: int) -> None:
+def _write_out(stage: Stage, vectors: int) -> None:
     """Unroll the reductions, as far as the body stays short."""
     written = vectors
     for axis in reversed(stage.op.reduce_axis):

@@ -126,7 +126,7 @@ class _Kernel(Plain):
         return sums
 
     def stepped(
-        self, kind: int, sums: list[Expr], states: list[Expr], more: Any, b: Expr, t: Expr
+        self, kind: int, sums: list[Expr], states: list[Expr], more: Expr | None, b: Expr, t: Expr
     ) -> tuple[list[Any], Any]:
         """States after a step, and what is shown of it: beyond the end of an entry as they were, and 0."""
         old = [self.ib.let("old", x) for x in states]
@@ -246,7 +246,7 @@ class _ByLaunches(_Kernel):
                 self._step(step, phase)
         self._each_unit(self._end)
 
-    def place(self, d: Index, b: Index, unit: Any) -> Any:
+    def place(self, d: Index, b: Index, unit: Index) -> Any:
         return (d * self.entries + b) * self.full + unit
 
     def _each_unit(self, emit: Any) -> None:
@@ -257,12 +257,12 @@ class _ByLaunches(_Kernel):
             with loops.where(self.ib, unit < self.hidden if self.hidden != blocks * threads else True):
                 emit(d, b, unit)
 
-    def _begin(self, d: Index, b: Index, unit: Any) -> None:
+    def _begin(self, d: Index, b: Index, unit: Index) -> None:
         self.h[self.place(d, b, unit)] = self.start(0, d, b, unit)
         if self.c is not None:
             self.c[self.place(d, b, unit)] = self.start(1, d, b, unit)
 
-    def _end(self, d: Index, b: Index, unit: Any) -> None:
+    def _end(self, d: Index, b: Index, unit: Index) -> None:
         last = te.indexmod(self.steps, 2) * self.size
         self.ends[0][d, b, unit] = self.h[last + self.place(d, b, unit)].astype(self.ends[0].dtype)
         if self.c is not None:

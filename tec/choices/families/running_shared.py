@@ -125,7 +125,7 @@ class SharedRow(Shared):
         self.tile = threads * self.piece * self.pieces
         self._divide()
 
-    def _shift(self, line: Index) -> Any:
+    def _shift(self, line: Index) -> Index:
         """How far ahead of the line its first piece begins."""
         if self.grain == 1:
             return 0

@@ -5,12 +5,10 @@ An element and its place are one word, as lanes sort them (`selection`): of 32 b
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import te
 from ...ir import Expr
 from ...ir.dtype import dtype_info
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
 from .selection_keys import key, short_key
@@ -47,7 +45,7 @@ def can(of: TopK) -> bool:
     return of.target.is_gpu and info.bytes <= 4 and of.dtype != "bool" and of.lines.n > 1 and fits
 
 
-def sorted_by_groups(of: TopK, ib: IRBuilder, src: Any, values: Any, index: Any) -> None:
+def sorted_by_groups(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
     """Runs are doubled until one is the line; each step compares words that are `apart` from each other, the greater first in every other run and in the last."""
     lines, n, threads, size = of.lines, of.lines.n, threads_of(of), size_of(of)
     word = f"uint{8 * word_bytes(of)}"

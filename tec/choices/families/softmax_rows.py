@@ -66,7 +66,7 @@ class SoftmaxRows(loops.LoopForm):
 class _Row:
     """The statements for one row."""
 
-    def __init__(self, ib: IRBuilder, src: Any, dst: Any, row: tuple[Index, ...], n: int, lanes: int):
+    def __init__(self, ib: IRBuilder, src: BufferVar, dst: BufferVar, row: tuple[Index, ...], n: int, lanes: int):
         self.ib, self.src, self.dst, self.row, self.n, self.lanes = ib, src, dst, row, n, lanes
         self.whole, self.left = divmod(n, lanes)
 

@@ -206,7 +206,14 @@ def _better(ib: IRBuilder, dtype: str, largest: bool) -> Any:
 
 
 def _offered(
-    ib: IRBuilder, src: BufferVar, lines: loops.Lines, line: Expr, places: range, worst: Any, largest: bool, offer: Any
+    ib: IRBuilder,
+    src: BufferVar,
+    lines: loops.Lines,
+    line: Expr,
+    places: range,
+    worst: Expr | None,
+    largest: bool,
+    offer: Any,
 ) -> None:
     """Offers a line's elements one by one. With `worst`, what they must be better than, in runs, and those runs alone that have one: most runs of a long line have none, which vectors
     tell (a NaN compares with nothing, and is offered)."""

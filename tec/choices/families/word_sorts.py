@@ -14,7 +14,7 @@ from ... import te
 from ...ir import Broadcast, Expr, Shuffle
 from ...ir.dtype import dtype_info
 from ...target import Target
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
 from .top_k import TopK
@@ -46,7 +46,7 @@ def steps(n: int, k: int) -> float:
     return n + size * deep * (deep + 1) / 2 * (1 + (n > size))
 
 
-def sorted_words(of: TopK, ib: IRBuilder, src: Any, values: Any, index: Any) -> None:
+def sorted_words(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
     """A line a task."""
     with loops.each(ib, of.target, of.lines.count, "line") as line:
         _Line(of, ib, src, line).best(values, index)
@@ -55,14 +55,14 @@ def sorted_words(of: TopK, ib: IRBuilder, src: Any, values: Any, index: Any) -> 
 class _Line:
     """The statements for one line."""
 
-    def __init__(self, of: TopK, ib: IRBuilder, src: Any, line: Index):
+    def __init__(self, of: TopK, ib: IRBuilder, src: BufferVar, line: Index):
         self.ib, self.src, self.lines, self.kept, self.line = ib, src, of.lines, of.kept, line
         self.k, self.largest = of.k, of.largest
         self.size = words_of(of.lines.n, of.k)
         self.lanes = max(2, min(of.target.vector_bytes // 8, self.size // 2))
         self.words = ib.allocate("int64", (self.size + _RUN,), "words", scope="local")
 
-    def best(self, values: Any, index: Any) -> None:
+    def best(self, values: BufferVar, index: BufferVar) -> None:
         """Values and places of the first k words, once the line has gone by."""
         ib, n = self.ib, self.lines.n
         first = min(n, self.size)
@@ -78,7 +78,7 @@ class _Line:
 
     # ---- words
 
-    def _word(self, v: Expr, place: Index, lanes: int) -> Any:
+    def _word(self, v: Expr, place: Index, lanes: int) -> Expr:
         """The word of an element, or of a vector of them."""
 
         def each(value: Expr) -> Any:
@@ -105,7 +105,7 @@ class _Line:
     def _place(self, word: Expr) -> Any:
         return (te.const(_PLACE, "int64") - te.bitwise_and(word, te.const(_PLACE, "int64"))).astype("int32")
 
-    def _word_at(self, j: Index) -> Any:
+    def _word_at(self, j: Index) -> Expr:
         return self._word(self.ib.let("v", self.src[self.lines.at(self.line, j)]), j, 1)
 
     def _fill(self, count: int) -> None:

@@ -94,17 +94,17 @@ class DirectWave(Wave):
 
     # ---- loads
 
-    def _enter(self, key: Any, apart: int) -> None:
+    def _enter(self, key: Index, apart: int) -> None:
         """Ahead of the first block, whose keys begin at `key`; blocks of this wavefront are `apart` keys apart."""
 
-    def _go_on(self, after: Any, apart: int) -> None:
+    def _go_on(self, after: Index, apart: int) -> None:
         """In a step whose next block begins at `after`."""
 
     def _place(self, key: Index) -> Any:
         """Rows of a cache that nothing has filled hold anything, and 0 times a NaN is none: no lane reads behind the last key that is seen."""
         return te.min(key, self.last)
 
-    def _own_along(self) -> Any:
+    def _own_along(self) -> Expr:
         """Which of the lanes along a key this one is."""
         step = 1 if self.f.instr.unit == "mma.sync" else self.f.keys
         return te.indexmod(te.indexdiv(self.lane, step), self.along) if step > 1 else te.indexmod(self.lane, self.along)

@@ -75,7 +75,7 @@ class Fragments:
         """The slot that the lane's element `i` of an accumulator belongs to."""
         return 0 if self.turned else i // 2
 
-    def query(self, lane: Index, slot: int) -> Any:
+    def query(self, lane: Index, slot: int) -> Index:
         """The query of a slot, in its tile."""
         return lane % self.instr.n if self.turned else lane // 4 + 8 * slot
 

@@ -418,7 +418,7 @@ class _Tile:
                             n = a * self.columns + c + v
                             self.o[n] = self._added(self.o[n], x[a][e], y[v])
 
-    def _added(self, to: Any, x: Any, y: Any) -> Any:
+    def _added(self, to: Index, x: Index, y: Index) -> Any:
         return te.call_intrin(self.acc, "dot2", x, y, to) if self.paired else to + x * y
 
     def _pairs(self, buffer: BufferVar, first: Index, n: int) -> list[Any]:

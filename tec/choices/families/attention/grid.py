@@ -143,7 +143,7 @@ class Grid:
         if parts is not None:
             self._join(parts, tiles)
 
-    def _in_order(self, tiles: Any) -> tuple[Any, Any, Any, Any]:
+    def _in_order(self, tiles: Index) -> tuple[Any, Any, Any, Any]:
         """A work-group's (batch entry, head, split, tile): head by head, or tile by tile (`sorted`). Work-groups start in the order of x, then y, then z."""
         axes = [te.thread_axis(f"blockIdx.{c}") for c in ("zxy" if self.sorted else "xyz")]
         for axis, n in zip(axes, (tiles * self.splits, self.heads, self.k.g.batch)):
@@ -153,7 +153,7 @@ class Grid:
             return z, y, 0, x
         return z, y, te.indexmod(x, self.splits), te.indexdiv(x, self.splits)
 
-    def _dealt(self, tiles: Any) -> tuple[Any, Any, Any, Any] | None:
+    def _dealt(self, tiles: Index) -> tuple[Any, Any, Any, Any] | None:
         """The same with all that read the same keys on one die, one after another: its L2 keeps what the first has brought. None where nothing is read twice."""
         g, ib = self.k.g, self.k.ib
         shared = 1 if self.folded else g.group
@@ -176,7 +176,7 @@ class Grid:
         line = ((b * self.heads + head) * (tiles * self.tile) + row) * self.splits + split
         return line * (self.k.g.value_size + 2)
 
-    def _join(self, parts: BufferVar, tiles: Any) -> None:
+    def _join(self, parts: BufferVar, tiles: Index) -> None:
         """Each element of the result from its splits, some neighbours a thread."""
         k = self.k
         ib, g = k.ib, k.g
@@ -212,7 +212,7 @@ class Results:
     tiles: Index
 
     @contextmanager
-    def row(self, row: Index, top: Expr, total: Index, is_first: Any) -> Iterator[Callable[[Any, Any], None]]:
+    def row(self, row: Index, top: Expr, total: Index, is_first: Index) -> Iterator[Callable[[Any, Any], None]]:
         """Puts elements of one row: `put(column, sum of weighted values)`. `is_first`: whether this thread is the first of those that share the
         row; `top` is the maximum that the weights are relative to, in powers of e."""
         k = self.grid.k

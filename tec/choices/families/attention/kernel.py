@@ -55,7 +55,7 @@ class Kernel:
         self.block: Any = None  # the one that is read now, where all keys that follow are of it, and its first key
         self.block_first: Any = 0
 
-    def enter(self, b: Index, key: Any) -> None:
+    def enter(self, b: Index, key: Index) -> None:
         """What follows reads keys from `key` on of batch entry b, no further than to the end of their block."""
         if self.places:
             number = te.indexdiv(key, self.places)
@@ -100,7 +100,7 @@ class Kernel:
             return self.at(operand, *index).astype(self.sources["q"].dtype)
         return self._read(operand, operand, *index)
 
-    def _read(self, operand: str, name: str, *index: Any) -> Any:
+    def _read(self, operand: str, name: str, *index: Any) -> Expr:
         """An element of an operand, or of what lies as it does."""
         if self.places and operand in ("k", "v"):
             b, head, place, d = index
@@ -161,7 +161,7 @@ class Kernel:
             with ib.for_range(first, size, "d") as d:
                 put(d, self.at("q", b, head, place, d))
 
-    def extra(self, name: str, index: Sequence[Any]) -> Any:
+    def extra(self, name: str, index: Sequence[Any]) -> Expr:
         return self.sources[name][tuple(index)]
 
     def write(self, index: Sequence[Any], value: Expr) -> None:
@@ -174,7 +174,7 @@ class Kernel:
     def lowest(self) -> Expr:
         return self.const(LOWEST[self.acc])
 
-    def normalized(self, value: Expr, total: Any, top: Expr, index: Sequence[Any]) -> Any:
+    def normalized(self, value: Expr, total: Index, top: Expr, index: Sequence[Any]) -> Any:
         """A sum of values over that of the weights exp(score - top) of a query (batch, head, place), its sink's among them."""
         return normalized(value, self.scores.sunk(total, top, self.extra, index), self.acc)
 

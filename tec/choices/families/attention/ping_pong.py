@@ -231,7 +231,7 @@ class PingPongWarp(Warp):
         """Whether a tile's last block may have keys that are not seen."""
         return self.masked or not (isinstance(self.g.keys, int) and self.g.keys % self.keys == 0)
 
-    def _seen_range(self, begin: Index, last: Any) -> tuple[Any, Any]:
+    def _seen_range(self, begin: Index, last: Index) -> tuple[Any, Any]:
         """(the first block behind those that all queries see, but for those before: `last` where only the last is not; the first that they all see): None
         where there are none such before."""
         k, attrs, ib = self.k, self.k.form.attrs, self.ib

@@ -32,7 +32,7 @@ class RunningSoftmax:
         self.top[row] = self.k.lowest
         self._put(row, self._of_width(self.k.const(0)))
 
-    def raised(self, row: Index, best: Expr) -> Any:
+    def raised(self, row: Index, best: Expr) -> Expr:
         """`best` is the maximum from now on. Returns what sums so far are to be multiplied by."""
         factor = self.ib.let("factor", self.weight(self.top[row] - best))
         self.top[row] = best

@@ -17,6 +17,7 @@ from ....ir.expr import Broadcast, Call
 from ....ir.matrix import WARPGROUP, find_warpgroup
 from ....ops.attention import order_of
 from ....target import Target
+from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...parts import loops, needs
 from ...parts.warpgroups import FILE_REGISTERS, ROWS, WARPS, boxed
@@ -183,7 +184,15 @@ class Warp(Wave):
     """One warp's part: what it shares with three others is the product."""
 
     def __init__(
-        self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Index, thread: Index, group: Any, target: Target
+        self,
+        k: Kernel,
+        f: Fragments,
+        choice: Choice,
+        of: Rows,
+        first: Index,
+        thread: Index,
+        group: Index,
+        target: Target,
     ):
         super().__init__(k, f, choice, of, first, te.indexmod(thread, 32), group * WARPS + te.indexdiv(thread, 32))
         self.group = group
@@ -200,11 +209,11 @@ class Warp(Wave):
             self._bulk_copy(operand, made[-1], self.of.key_head, key, self.keys, size)
         self.ks, self.vs = made
 
-    def _tile(self, name: str, rows: int, size: int) -> Any:
+    def _tile(self, name: str, rows: int, size: int) -> BufferVar:
         """A tile of whole lines in shared memory."""
         return self.ib.allocate(self.dtype, (rows, boxed(size, self.dtype)), name, scope="shared")
 
-    def _bulk_copy(self, operand: str, tile: Any, head: Any, first: Any, rows: int, size: int) -> None:
+    def _bulk_copy(self, operand: str, tile: BufferVar, head: Index, first: Index, rows: int, size: int) -> None:
         """A tile from the places `first` and on of a head; beyond a tensor's edge copies bring 0."""
         ib = self.ib
         with ib.new_scope():

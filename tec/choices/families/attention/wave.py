@@ -318,7 +318,7 @@ class Wave:
     def _masked(self, score: Expr, b: Index, head: Index, i: Index, key: Index) -> Expr:
         return self.k.seen(score, b, i, key, self.k.inside(key, self.keys))
 
-    def _biased(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
+    def _biased(self, score: Index, b: Index, head: Index, i: Index, key: Index) -> Any:
         return self.k.biased(score * self.k.const(self.k.scores.scale), (b, head, i, self._place(key)))
 
     def _own(self, a: int, slot: int) -> list[int]:
@@ -326,7 +326,7 @@ class Wave:
         count = self.key_tiles * self.acc
         return [a * count + n for n in range(count) if self.f.slot(n % self.acc) == slot]
 
-    def _maximum(self, a: int, slot: int) -> Any:
+    def _maximum(self, a: int, slot: int) -> Expr:
         """The running maximum of a slot brought up to date; what sums so far are to be scaled by."""
         ib, k, at = self.ib, self.k, a * self.slots + slot
         best = loops.scalar(ib, k.acc, "best", self.softmax.top[at])

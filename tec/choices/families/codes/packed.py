@@ -311,7 +311,7 @@ class NumbersProduct(Panels):
         self._put(total, vectors, scaled)
 
     def _chunk(
-        self, tile: Any, sums: BufferVar, panel: Any, first: Index, count: Index, start: Index, depth: int
+        self, tile: BufferVar, sums: BufferVar, panel: Index, first: Index, count: Index, start: Index, depth: int
     ) -> None:
         """A chunk of the depth: its numbers are decoded once into `tile`, then multiplied by all rows."""
         ib, w, lanes = self.ib, self.w, self.lanes
