@@ -86,11 +86,6 @@ class ModelledReduction(GpuReduction):
             again = LINE_BYTES / (self.target.wavefront_size * self._lanes(choice) * self._element_bytes)
         return bytes_ * again / (near_gbps(self.target) * 1e9) if again > 1 else 0.0
 
-    def _even(self, groups: int) -> float:
-        """How busy the mean unit is, where all wait for the one that has a work-group more."""
-        busy = min(self.target.machine.units, groups)
-        return groups / (-(-groups // busy) * busy)
-
     def _wide_cost(self, choice: Choice, bytes_: float) -> Cost:
         """Units that have a work-group more than others are what all wait for; of a line that work-groups read parts of, each brings it from the last cache."""
         machine, wide = self.target.machine, choice["wide"] * self._lanes(choice)

@@ -131,6 +131,13 @@ def over_lanes(
         value[0] = both(value[0], ib.let("other", other))
 
 
+def summed_over_lanes(ib: IRBuilder, x: Any, masks: Iterable[int], lanes: int, name: str = "total") -> Any:
+    """The sum of a lane's x and those of all lanes that differ from it by the bits of `masks`, in groups of so many lanes."""
+    for mask in masks:
+        x = ib.let(name, x + te.call_intrin(x.dtype, "shuffle_xor", x, mask, lanes))
+    return x
+
+
 def doublings(lanes: int) -> Iterator[int]:
     """1, 2, 4, ... below a power of two: what lanes differ by."""
     return (1 << step for step in range(lanes.bit_length() - 1))

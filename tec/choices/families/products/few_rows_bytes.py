@@ -150,13 +150,8 @@ class ByteLoops(PackedLoops):
             with loops.where(ib, begin + threads <= units or unit < units):
                 self._share(unit)
         if o.scale is not None:
-            total = self.squares[0]
-            for apart in loops.doublings(self.wave):
-                total = ib.let("squares", total + self._of_lane(total, apart))
-            self.squares[0] = total
-
-    def _of_lane(self, x: Any, apart: int) -> Any:
-        return te.call_intrin(x.dtype, "shuffle_xor", x, apart, self.wave)
+            masks = loops.doublings(self.wave)
+            self.squares[0] = loops.summed_over_lanes(ib, self.squares[0], masks, self.wave, "squares")
 
     def _share(self, unit: Index) -> None:
         """Eight numbers of x, those of a word of codes; four lanes have a block."""
@@ -167,7 +162,8 @@ class ByteLoops(PackedLoops):
             largest = Call("max_nan", (largest, te.abs(numbers[i])), "float32")
         largest = ib.let("largest", largest)
         for apart in (1, 2):
-            largest = ib.let("largest", Call("max_nan", (largest, self._of_lane(largest, apart)), "float32"))
+            other = te.call_intrin("float32", "shuffle_xor", largest, apart, self.wave)
+            largest = ib.let("largest", Call("max_nan", (largest, other), "float32"))
         zero = te.const(0, "float32")
         inverse = ib.let("inverse", te.select(largest > zero, te.const(float(_HIGHEST), "float32") / largest, zero))
         total: Any = te.const(0, "int32")
@@ -175,9 +171,7 @@ class ByteLoops(PackedLoops):
             rounded = te.fma(numbers[i], inverse, te.const(_ROUNDING, "float32"))
             wholes[i] = te.reinterpret("int32", rounded) - _ROUNDING_BITS
             total = total + wholes[i]
-        total = ib.let("total", total)
-        for apart in (1, 2):
-            total = ib.let("total", total + self._of_lane(total, apart))
+        total = loops.summed_over_lanes(ib, ib.let("total", total), (1, 2), self.wave)
         block, word = ib.let("block_of_x", te.indexdiv(unit, WORDS)), ib.let("word", te.indexmod(unit, WORDS))
         high = [wholes[i] >> 7 for i in range(UNIT)]
         low = [wholes[i] & 127 for i in range(UNIT)]
@@ -245,9 +239,7 @@ class ByteLoops(PackedLoops):
         row, own = te.indexdiv(self.lane, 4), te.indexmod(self.lane, 4)
         for t in range(self.tiles):
             for r in range(2):
-                total: Any = self.sums[2 * t + r]
-                for apart in (1, 2):
-                    total = ib.let("total", total + self._of_lane(total, apart))
+                total = loops.summed_over_lanes(ib, self.sums[2 * t + r], (1, 2), self.wave)
                 with ib.if_scope(own == 0):
                     sums[self.mine * self.pitch + t * SIDE + row + 8 * r] = total
         if squares is not None:

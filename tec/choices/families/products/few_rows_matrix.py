@@ -406,11 +406,8 @@ class MatrixLoops(RowLoops):
             return
         step, mine = (1 if unit.unit == "mma.sync" else self.wave // self.space.along), self._along()
         for x, line in enumerate(self.x_rows):
-            total, apart = self.squares[x], step
-            while apart < step * self.space.along:
-                other = te.call_intrin("float32", "shuffle_xor", total, apart, self.wave)
-                total = ib.let("squares", total + other)
-                apart *= 2
+            masks = (step * bit for bit in loops.doublings(self.space.along))
+            total = loops.summed_over_lanes(ib, self.squares[x], masks, self.wave, "squares")
             # Rows beyond the last are the last once more.
             with ib.if_scope(mine == 0):
                 squares[self.mine * o.m + line] = total

@@ -187,12 +187,8 @@ class PackedLoops(MatrixLoops):
                 with loops.where(ib, begin + threads <= units or unit < units):
                     self._share_unit(m, unit, words)
             if o.scale is not None:
-                total = self.squares[m]
-                apart = self.wave // 2
-                while apart:
-                    total = ib.let("squares", total + te.call_intrin("float32", "shuffle_xor", total, apart, self.wave))
-                    apart //= 2
-                self.squares[m] = total
+                masks = reversed([*loops.doublings(self.wave)])
+                self.squares[m] = loops.summed_over_lanes(ib, self.squares[m], masks, self.wave, "squares")
 
     def _share_unit(self, m: int, unit: Index, words: BufferVar) -> None:
         ib, o = self.ib, self.o
