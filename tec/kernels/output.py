@@ -143,13 +143,18 @@ class Output:
         for _, e in parts:
             if e is not None:
                 words += words_of(t, e)
-        n = len(words)
-        b = self.buffer
-        first = E.BufferLoad(b, (E.IntImm(0),))
-        at = t.effect(E.Call("atomic_add", (first, E.IntImm(n)), "int32"), "at")
-        fits = B.all_of(B.compare("ge", at, 0), B.compare("le", at, WORDS - HEADER - n))
-        stores = [S.BufferStore(b, w, (B.add(at, HEADER + k),), None, loc) for k, w in enumerate(words)]
-        t.perform(S.IfThenElse(fits, S.seq(*stores), None, loc))
+        at = t.effect(self.room_for(words), "at")
+        t.perform(self.written(words, at, loc))
+
+    def room_for(self, words: list[E.Expr]) -> E.Call:
+        """Asks for as many words of the buffer; the place of the first."""
+        return E.Call("atomic_add", (E.BufferLoad(self.buffer, (E.IntImm(0),)), E.IntImm(len(words))), "int32")
+
+    def written(self, words: list[E.Expr], at: E.Expr, loc: Loc | None) -> S.Stmt:
+        """A record from a place on, where there is room for it."""
+        fits = B.all_of(B.compare("ge", at, 0), B.compare("le", at, WORDS - HEADER - len(words)))
+        stores = [S.BufferStore(self.buffer, w, (B.add(at, HEADER + k),), None, loc) for k, w in enumerate(words)]
+        return S.IfThenElse(fits, S.seq(*stores), None, loc)
 
 
 def words_of(t: Any, e: E.Expr) -> list[E.Expr]:

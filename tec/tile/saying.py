@@ -10,7 +10,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import Open, close
 from ..ir.dtype import dtype_info
-from ..kernels.output import HEADER, WORDS, Output, Piece, Place, words_of
+from ..kernels.output import Output, Piece, Place, words_of
 from .control import Control
 from .grammar import Op, Program
 from .state import ZERO, Point
@@ -25,9 +25,6 @@ class Saying(Control):
         super().__init__(program, *args)
         self.output = Output()
 
-    def let(self, name: str, value: E.Expr) -> E.Expr:
-        return super().let(name, value)
-
     def _record(self, kind: str, pieces: list[Piece], values: list[E.Expr], loc: Loc, end: str) -> S.Stmt:
         """Statements that write one record."""
         self.output.places.append(Place(kind, loc, tuple(pieces), end))
@@ -35,14 +32,9 @@ class Saying(Control):
             words: list[E.Expr] = [E.IntImm(len(self.output.places) - 1), self._program(), B.convert(self.thread)]
             for v in values:
                 words += words_of(self, v)
-            n = len(words)
-            b = self.output.buffer
-            at = E.Var("at", "int32")
-            call = E.Call("atomic_add", (E.BufferLoad(b, (ZERO,)), E.IntImm(n)), "int32")
+            at, call = E.Var("at", "int32"), self.output.room_for(words)
             self.emit(Open(lambda body: S.LetStmt(at, call, body, loc)))
-            fits = B.all_of(B.compare("ge", at, 0), B.compare("le", at, WORDS - HEADER - n))
-            stores = [S.BufferStore(b, w, (B.add(at, HEADER + k),), None, loc) for k, w in enumerate(words)]
-            self.emit(S.IfThenElse(fits, S.seq(*stores), None, loc))
+            self.emit(self.output.written(words, at, loc))
         return close(items)
 
     def _program(self) -> E.Expr:
