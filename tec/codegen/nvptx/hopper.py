@@ -187,28 +187,31 @@ def wgmma(em: NvptxEmitter, e: E.Call) -> str:
             hint="store B as [n, k] (trans_b=True)",
         )
     descriptors = [_Descriptor(em, e.args[r], attrs, role, own) for r, role in enumerate("ab")]
-    is_fresh = _is_zero(e.args[2])
-    count = dtype_info(e.dtype).lanes
-    acc = [] if is_fresh else em.lanes_of(em.expr(e.args[2]), e.dtype)
-    letter, one = ("f", "float") if acc_dtype == "float32" else ("r", "i32")
+    is_fresh, count = _is_zero(e.args[2]), dtype_info(e.dtype).lanes
     registers = ", ".join(f"${i}" for i in range(count))
-    steps = k // own
-    low = [d.low for d in descriptors]
     lines = ["{ .reg .pred t, f; .reg .b32 x, y; .reg .b64 da, db; setp.eq.u32 t, 0, 0; setp.ne.u32 f, 0, 0;"]
     scales = ", 1, 1" if acc_dtype == "float32" else ""
     if in_dtype in _TRANSPOSABLE:
         scales += f", {int(majors[0] == 'mn')}, {int(majors[1] == 'mn')}"
     name = f"wgmma.mma_async.sync.aligned.m64n{n}k{own}.{_TYPES[acc_dtype]}.{_TYPES[in_dtype]}.{_TYPES[in_dtype]}"
-    for step in range(steps):
+    for step in range(k // own):
         for d, half, reg, at in zip(descriptors, "xy", ("da", "db"), (count, count + 1)):
             lines.append(f"add.u32 {half}, ${at}, {d.offset(step) >> 4}; mov.b64 {reg}, {{{half}, {d.high}}};")
         # Where acc is 0, the first instruction starts anew.
         lines.append(f"{name} {{{registers}}}, da, db, {'f' if is_fresh and step == 0 else 't'}{scales};")
-    lines.append("}")
-    operands = [("r", "i32", x) for x in low] + [(str(i), one, x) for i, x in enumerate(acc)]
+    return _accumulated(em, e, lines, [d.low for d in descriptors], count)
+
+
+def _accumulated(em: NvptxEmitter, e: E.Call, lines: list[str], words: list[str], count: int) -> str:
+    """The results of instructions in braces, `count` of a lane, which begin with the accumulator unless that is 0. words: their operands."""
+    is_fresh = _is_zero(e.args[2])
+    letter, one = ("f", "float") if dtype_info(e.dtype).is_float else ("r", "i32")
+    acc = [] if is_fresh else em.lanes_of(em.expr(e.args[2]), e.dtype)
+    operands = [("r", "i32", x) for x in words] + [(str(i), one, x) for i, x in enumerate(acc)]
     result = f"{{ {', '.join([one] * count)} }}"
-    letter = f"=&{letter}" if is_fresh else f"={letter}"
-    out = assembly(em, " ".join(lines), operands, result, ",".join([letter] * count))
+    # Early clobbers: the first instruction writes results while later ones have operands to read.
+    letters = ",".join([f"=&{letter}" if is_fresh else f"={letter}"] * count)
+    out = assembly(em, " ".join([*lines, "}"]), operands, result, letters)
     return em.vector_of([em.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
 
 
@@ -229,9 +232,7 @@ def wgmma_registers(em: NvptxEmitter, e: E.Call) -> str:
     words = k // 2 * 64 // 128  # of a lane: two elements each
     value = em.op(f"bitcast {em.reg(e.args[0].dtype)} {em.expr(e.args[0])} to <{words} x i32>")
     a = [em.op(f"extractelement <{words} x i32> {value}, i64 {i}") for i in range(words)]
-    is_fresh = _is_zero(e.args[2])
-    count = n // 2
-    acc = [] if is_fresh else em.lanes_of(em.expr(e.args[2]), e.dtype)
+    is_fresh, count = _is_zero(e.args[2]), n // 2
     registers = ", ".join(f"${i}" for i in range(count))
     lines = ["{ .reg .pred t, f; .reg .b32 x; .reg .b64 d; setp.eq.u32 t, 0, 0; setp.ne.u32 f, 0, 0;"]
     name = f"wgmma.mma_async.sync.aligned.m64n{n}k{own}.f32.{_TYPES[in_dtype]}.{_TYPES[in_dtype]}"
@@ -241,14 +242,7 @@ def wgmma_registers(em: NvptxEmitter, e: E.Call) -> str:
         lines.append(f"add.u32 x, ${of}, {b.offset(step) >> 4}; mov.b64 d, {{x, {b.high}}};")
         scales = f"{'f' if is_fresh and step == 0 else 't'}, 1, 1, {int(attrs['b_major'] == 'mn')}"
         lines.append(f"{name} {{{registers}}}, {{{mine}}}, d, {scales};")
-    lines.append("}")
-    operands = [("r", "i32", x) for x in a] + [("r", "i32", b.low)]
-    operands += [(str(i), "float", x) for i, x in enumerate(acc)]
-    result = f"{{ {', '.join(['float'] * count)} }}"
-    # Early clobbers: the first instruction writes results while later ones have operands to read.
-    letter = "=&f" if is_fresh else "=f"
-    out = assembly(em, " ".join(lines), operands, result, ",".join([letter] * count))
-    return em.vector_of([em.op(f"extractvalue {result} {out}, {i}") for i in range(count)], e.dtype)
+    return _accumulated(em, e, lines, [*a, b.low], count)
 
 
 class _Descriptor:
