@@ -119,10 +119,28 @@ def in_vectors(
         stage.unroll(axis)
 
 
-def vectorize(final: Stage, axis: IterVar, lanes: int, width: int) -> None:
+def in_chains(s: Schedule, acc: Tensor, final: Stage, at: IterVar, lanes: int, chains: int) -> None:
+    """The same of a few sums, each as so many of every so manieth step, which are added up behind the loop: a step of one sum waits for the step before."""
+    _, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=chains)
+    made = s.rfactor(acc, ki)
+    in_vectors(s, acc, final, at, lanes, chains)
+    stage = s[made]
+    stage.compute_at(final, at)
+    stage.set_scope("local")
+    chain, *lead, i, j = stage.op.axis
+    vector, lane = stage.split(j, factor=lanes)
+    stage.reorder(*lead, *stage.op.reduce_axis, chain, i, vector, lane)
+    stage.vectorize(lane)
+    for axis in (vector, i, chain):
+        stage.unroll(axis)
+
+
+def vectorize(final: Stage, axis: IterVar, lanes: int, width: int, rows: int = 2) -> None:
     """Results along an axis of `width`, some vectors of `lanes`, as one value, which LLVM keeps in registers with their sums and stores the quickest; six vectors one by
-    one: it would widen them to eight, and put parts of them into memory at each step of the sum, which takes four times as long (LLVM 22, AVX2)."""
-    if width > _MOST_AS_ONE * lanes:
+    one: it would widen them to eight, and put parts of them into memory at each step of the sum, which takes four times as long (LLVM 22, AVX2). Three vectors of
+    a lone row it would keep element by element, and put together at each step."""
+    vectors = width // lanes
+    if vectors > _MOST_AS_ONE or (rows == 1 and vectors & (vectors - 1)):
         pieces, axis = final.split(axis, factor=lanes)
         final.unroll(pieces)
     final.vectorize(axis)

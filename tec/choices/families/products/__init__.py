@@ -35,10 +35,12 @@ from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
 _TOGETHER = (0, 1, 2, 4, 8, 16)  # panels that rows go along together; those that do not lie so are copied
+_FEW_ROWS = 2
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
 _FEW_COLUMNS = 48  # of which a half vector more or less is a sixth of the work or more
 _SHORTEST_PART = 128  # steps of a sum: the sums of a tile are stored and loaded once a part
 _MOST_VECTORS = 6  # of a tile
+_UNDER_WAY = 8  # multiply-adds that keep a core's units busy: two a clock, of four clocks each
 _AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
@@ -154,11 +156,12 @@ class RegisterTiles(Space):
         grouped = op.attrs.get("group", 1) > 1
         self.block = block
         self.dot = intrin.vector_dot(target, op.inputs[0].dtype, filled=True) if grouped else None
-        self.lanes = self.dot.lanes if self.dot is not None else _lanes(self.n, target, op.output(0).dtype)
+        self.lanes = self.dot.lanes if self.dot is not None else _lanes(self.n, target, op.output(0).dtype, self.m)
         columns = (
             (block,)
             if block
             else tuple(self.lanes * v for v in (2, 1, 3, 4, 6) if self.n is None or self.lanes * v <= self.n)
+            + (self.n,) * _goes_by_whole(self.n, self.m)
         )
         self.whole = max(_FEWEST_LANES, target.vector_bytes // dtype_info(op.output(0).dtype).bytes)
         if not block and self.n is not None and self._has_panels():
@@ -197,7 +200,7 @@ class RegisterTiles(Space):
 
     def drafts(self) -> Iterator[Choice]:
         """Tiles of all sizes; the sum four steps at a time where that divides it."""
-        work = (size_of(self.op.output(0).shape[-2:]) or 0) * (reduce_size(self.op) or 1)
+        work = (size_of(self.op.output(0).shape) or 0) * (reduce_size(self.op) or 1)
         threads = self.is_open or parallel.worth(work / self.target.machine.macs("float32"))
         unroll = 4 if self._steps() % 4 == 0 else 1
         return self.legal({**self.parameters, "unroll": (unroll,), "parallel": (threads,)})
@@ -205,6 +208,12 @@ class RegisterTiles(Space):
     def _steps(self) -> int:
         """Of the sum: multiply-adds, or dot products; 1 where their number is open."""
         return (reduce_size(self.op) or 1) // (self.dot.group if self.dot is not None else 1)
+
+    def _chains(self, choice: Choice) -> int:
+        """Of additions that a sum goes by: the steps that are written out, where a tile's sums are fewer than multiply-adds are under way."""
+        sums = choice["rows"] * -(-choice["columns"] // self._lanes_of(choice))
+        is_few = sums * choice["unroll"] <= _UNDER_WAY and self.dot is None and choice["parts"] == 1
+        return int(choice["unroll"]) if is_few and reduce_size(self.op) else 1
 
     def _is_filled(self, choice: Choice) -> bool:
         """Whether a panel has columns beyond the last."""
@@ -243,7 +252,15 @@ class RegisterTiles(Space):
         nbytes = dtype_info(self.op.output(0).dtype).bytes
         every = [
             packing.product_clocks(
-                self.target, z, tile, self._lanes_of(choice), bool(self.block), self.gathered, nbytes, choice["parts"]
+                self.target,
+                z,
+                tile,
+                self._lanes_of(choice),
+                bool(self.block),
+                self.gathered,
+                nbytes,
+                choice["parts"],
+                self._chains(choice),
             )
             for z in sizes
         ]
@@ -290,8 +307,11 @@ class RegisterTiles(Space):
             if choice["parallel"]:
                 final.parallel(outer)
         if n is None or n >= width or self._is_ragged:
-            sums.vectorize(final, ji, lanes, width)
-        sums.in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
+            sums.vectorize(final, ji, lanes, width, height)
+        if (chains := self._chains(choice)) > 1:
+            sums.in_chains(s, cached, final, outer, lanes, chains)
+        else:
+            sums.in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
         return Scheduled(s, group.outputs, choice)
 
     def _has_panels(self) -> bool:
@@ -354,12 +374,19 @@ def _in_parts(s: Schedule, mm: ComputeOp, out: ComputeOp, panels: ComputeOp | No
         packing.make_at(s, panels, own, part, lanes)
 
 
-def _lanes(n: int | None, target: Target, dtype: str) -> int:
+def _goes_by_whole(n: int | None, m: int | None) -> bool:
+    """Whether one or two rows take all of a few columns at once, in vectors of whatever divides them: they wait for the matrix, which is then one line of memory."""
+    return n is not None and m is not None and m <= _FEW_ROWS and n <= _FEW_COLUMNS and n % _FEWEST_LANES == 0
+
+
+def _lanes(n: int | None, target: Target, dtype: str, m: int | None) -> int:
     """Of vectors along `n` columns: a whole register's, or fewer for few columns. A core whose units are half a vector wide takes two halves in the time of a whole one: of few
     columns fewer of them stay empty."""
     lanes = max(_FEWEST_LANES, target.vector_bytes // dtype_info(dtype).bytes)
     while n is not None and lanes > max(n, _FEWEST_LANES):
         lanes //= 2
+    if n is not None and lanes > _FEWEST_LANES and _goes_by_whole(n, m):
+        return math.gcd(n, lanes)
     if n is not None and lanes == 16 and target.core.fma == 1 and n <= _FEW_COLUMNS and 0 < n % lanes <= lanes // 2:
         lanes //= 2
     return lanes

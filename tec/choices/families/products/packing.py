@@ -121,9 +121,10 @@ def make_at(s: Schedule, panels: ComputeOp, reader: Stage, place: IterVar, lanes
     s[panels].vectorize(lane)
 
 
-def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False, element_bytes: int = 4, parts: int = 1) -> float:  # fmt: skip
+def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False, element_bytes: int = 4, parts: int = 1, chains: int = 1) -> float:  # fmt: skip
     """Of a core, of a product of `sizes` (batch, m, n, k) by tiles of (rows, columns) and so many panels together (0: B is read as it lies); is_block: it lies in panels;
-    gathered: panels are made of an image's windows; element_bytes: of B and of the sums; parts: of the sum, whose partial sums wait in memory."""
+    gathered: panels are made of an image's windows; element_bytes: of B and of the sums; parts: of the sum, whose partial sums wait in memory; chains: of additions
+    for each sum."""
     if parts > 1:
         size, m, n, k = sizes
         part = product_clocks(target, (size, m, n, k // parts), tile, lanes, is_block, gathered, element_bytes)
@@ -136,7 +137,7 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     core, told = target.core, figures.of("cpu product", target)
     vectors = -(-columns // lanes)
     high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
-    step, instructions = tile_clocks.step(target, rows, vectors)
+    step, instructions = tile_clocks.step(target, rows, vectors, chains=chains)
     clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, target)["tile"] + sums)
     # Vectors of a tile's results that find no room to wait for their lines.
     if float(element_bytes) * size * m * n > core.l2_bytes:

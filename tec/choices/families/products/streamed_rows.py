@@ -78,6 +78,7 @@ class StreamedRows(Space):
         moved = self.m / choice["together"]  # sums that are loaded and stored
         step = max(self.m / self.target.core.fma, (1 + moved) / tile["loads"], moved, (1 + self.m + 2 * moved) / tile["width"])  # fmt: skip
         batch, width = size_of(self.op.output(0).shape[:-2]) or 1, choice["columns"]
+        step = max(step, tile["latency"] / (width // self.lanes))  # a vector's steps wait for each other
         runs = -(-self.n // width)
         lines = batch * self.k * self.n * self.size / tile_clocks.LINE_BYTES
         far = told["memory_clocks"] if lines * tile_clocks.LINE_BYTES > self.target.core.l2_bytes else told["l2_clocks"]

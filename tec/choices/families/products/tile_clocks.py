@@ -20,14 +20,14 @@ SOME_ROWS = (8, 64, 512)  # by all of which the tile of such a product is judged
 
 
 @lru_cache(maxsize=4096)  # a search asks for the same tiles for each product of a network
-def step(target: Target, rows: int, vectors: int, load: float = 1) -> tuple[float, float]:
+def step(target: Target, rows: int, vectors: int, load: float = 1, chains: int = 1) -> tuple[float, float]:
     """Clocks of a step of `rows` by `vectors` sums, and its instructions: multiply-adds, a broadcast of each operand of A (of one vector it is part of an AVX-512 core's
-    multiply-add), loads of B, of `load` instructions each."""
+    multiply-add), loads of B, of `load` instructions each. chains: of additions for each sum."""
     told, sums, loads = figures.of(TEMPLATE, target), rows * vectors, vectors * load
     is_apart = vectors > 1 or target.core.vector_bytes < _EMBEDDED
     instructions = sums + rows * is_apart + loads + told["loop"]
     return max(
-        sums / target.core.fma, (rows + loads) / told["loads"], told["latency"], instructions / told["width"]
+        sums / target.core.fma, (rows + loads) / told["loads"], told["latency"] / chains, instructions / told["width"]
     ), instructions
 
 
