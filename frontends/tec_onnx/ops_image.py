@@ -157,6 +157,12 @@ def affine_grid(c: Call) -> Value:
     return c.reshape(y, (theta.shape[0], *size[2:], len(size) - 2))
 
 
+def _of_corners(c: Call) -> str:
+    """RoiAlign's mode: its maxima are of the samples' weighted pixels, not of the samples."""
+    mode = str(c.attr("mode", "avg"))
+    return "max of corners" if mode == "max" else mode
+
+
 @onnx_op("RoiAlign")
 def roi_align(c: Call) -> Value:
     half = (
@@ -173,7 +179,7 @@ def roi_align(c: Call) -> Value:
         )
         return _adaptive_roi(c, boxes, scale, h, w, half)
     return c.op(
-        "roi_align", c[0], c.cast(c[1], c[0].dtype), c.cast(c[2], "int64"), mode=c.attr("mode", "avg"), height=int(c.attr("output_height", 1)),
+        "roi_align", c[0], c.cast(c[1], c[0].dtype), c.cast(c[2], "int64"), mode=_of_corners(c), height=int(c.attr("output_height", 1)),
         width=int(c.attr("output_width", 1)), ratio_h=ratio, ratio_w=ratio, scale=float(c.attr("spatial_scale", 1.0)), half=half,
     )  # fmt: skip
 
@@ -186,7 +192,7 @@ def _adaptive_roi(c: Call, boxes: Any, scale: float, h: int, w: int, half: bool)
             rh, rw = max(rh, 1.0), max(rw, 1.0)
         rows.append(
             c.op(
-                "roi_align", c[0], c.slice(c[1], 0, k, 1), c.cast(c.slice(c[2], 0, k, 1), "int64"), mode=c.attr("mode", "avg"), height=h,
+                "roi_align", c[0], c.slice(c[1], 0, k, 1), c.cast(c.slice(c[2], 0, k, 1), "int64"), mode=_of_corners(c), height=h,
                 width=w, ratio_h=max(math.ceil(rh / h), 1), ratio_w=max(math.ceil(rw / w), 1), scale=scale, half=half,
             )
         )  # fmt: skip

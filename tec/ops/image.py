@@ -123,7 +123,7 @@ def _roi_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         or boxes.ndim != 2
         or boxes.shape[1] != 4
         or batch.shape != boxes.shape[:1]
-        or attrs["mode"] not in ("avg", "max")
+        or attrs["mode"] not in ("avg", "max", "max of corners")
     ):
         raise fail(
             f"roi_align of {x}, boxes {boxes}, batch {batch}",
@@ -134,7 +134,8 @@ def _roi_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 
 @register("roi_align", REDUCTION, _roi_type, takes=3)
 def _roi_align(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """Means or maxima of `ratio_h` x `ratio_w` bilinear samples in each cell of `height` x `width` cells of every box."""
+    """Means or maxima of `ratio_h` x `ratio_w` bilinear samples in each cell of `height` x `width` cells of every box; ONNX's maxima are those of the
+    samples' four weighted pixels ("max of corners")."""
     x, boxes, batch = inputs
     _, _, rows, cols = static_shape(x)
     ph, pw, rh, rw = attrs["height"], attrs["width"], attrs["ratio_h"], attrs["ratio_w"]
@@ -164,12 +165,12 @@ def _roi_align(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     def body(r: Any, c: Any, i: Any, j: Any) -> Any:
         inside, products = bilinear(r, c, line(r, 1, i, ph, p, rh), line(r, 0, j, pw, q, rw))
         zero = te.const(0, x.dtype)
-        if attrs["mode"] == "avg":
-            total = products[0] + products[1] + products[2] + products[3]
-            return te.sum(te.select(inside, total, zero), axis=[p, q])
-        return te.maximum(te.select(inside, te.maximum(*products), zero), axis=[p, q])
+        if attrs["mode"] == "max of corners":
+            return te.maximum(te.select(inside, te.maximum(*products), zero), axis=[p, q])
+        total = te.select(inside, products[0] + products[1] + products[2] + products[3], zero)
+        return (te.sum if attrs["mode"] == "avg" else te.maximum)(total, axis=[p, q])
 
     cells = te.compute(outputs[0].shape, body, name="roi_samples")
-    if attrs["mode"] == "max":
+    if attrs["mode"] != "avg":
         return [cells]
     return [te.compute(outputs[0].shape, lambda *i: cells(*i) * (1.0 / (rh * rw)), name="roi_align")]

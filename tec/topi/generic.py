@@ -23,7 +23,8 @@ __all__ = [
     "schedule_conv1d_ncw", "schedule_conv1d_nwc", "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
     "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_dense", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
     "schedule_einsum", "schedule_extern", "schedule_fast_softmax", "schedule_group_conv2d_nchw", "schedule_injective",
-    "schedule_injective_from_existing", "schedule_lrn", "schedule_matmul", "schedule_pool", "schedule_reduce", "schedule_roi_align",
+    "schedule_injective_from_existing", "schedule_get_valid_counts", "schedule_lrn", "schedule_matmul", "schedule_multibox_detection", "schedule_multibox_prior",
+    "schedule_multibox_transform_loc", "schedule_nms", "schedule_pool", "schedule_proposal", "schedule_reduce", "schedule_reorg", "schedule_roi_align", "schedule_roi_pool",
     "schedule_softmax", "schedule_sort", "schedule_sparse_dense", "schedule_topk",
 ]  # fmt: skip
 
@@ -78,13 +79,21 @@ schedule_depthwise_conv2d_nhwc = _named("depthwise_conv2d_nhwc")
 schedule_einsum = _named("einsum")
 schedule_extern = _named("extern")
 schedule_fast_softmax = _named("fast_softmax")
+schedule_get_valid_counts = _named("get_valid_counts")
 schedule_group_conv2d_nchw = _named("group_conv2d_nchw")
 schedule_injective = _named("injective")
 schedule_lrn = _named("lrn")
 schedule_matmul = _named("matmul")
+schedule_multibox_detection = _named("multibox_detection")
+schedule_multibox_prior = _named("multibox_prior")
+schedule_multibox_transform_loc = _named("multibox_transform_loc")
+schedule_nms = _named("nms")
 schedule_pool = _named("pool")
+schedule_proposal = _named("proposal")
 schedule_reduce = _named("reduce")
+schedule_reorg = _named("reorg")
 schedule_roi_align = _named("roi_align")
+schedule_roi_pool = _named("roi_pool")
 schedule_softmax = _named("softmax")
 schedule_sort = _named("sort")
 schedule_sparse_dense = _named("sparse_dense")

@@ -1,17 +1,21 @@
-"""Detection: `topi.vision.roi_align_nchw` and `roi_align_nhwc`."""
+"""Detection: regions of interest here, and under `rcnn`; boxes of `detection`, those of SSD under `ssd` too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from ..errors import ExprError, listed
 from ..te import Tensor
+from . import detection
+from .detection import *  # noqa: F403
 from .operators import compute, output, tensor, type_of
 from .tag import INJECTIVE
 from .transform import transpose
 
-__all__ = ["roi_align_nchw", "roi_align_nhwc"]
+__all__ = ["rcnn", "roi_align_nchw", "roi_align_nhwc", "ssd"]
+__all__ += detection.__all__
 
 
 def _roi_align(last: bool) -> Callable[..., Tensor]:
@@ -45,6 +49,13 @@ def _roi_align(last: bool) -> Callable[..., Tensor]:
 
 
 roi_align_nchw, roi_align_nhwc = _roi_align(False), _roi_align(True)
+rcnn = SimpleNamespace(
+    proposal=detection.proposal,
+    roi_align_nchw=roi_align_nchw,
+    roi_align_nhwc=roi_align_nhwc,
+    roi_pool_nchw=detection.roi_pool_nchw,
+)
+ssd = SimpleNamespace(**{n: getattr(detection, n) for n in detection.__all__ if n.startswith("multibox")})
 
 
 __dir__ = listed(__name__)

@@ -25,7 +25,7 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import any_expr, children, map_expr, map_stmt, substitute
+from ..visit import any_expr, children, map_expr, map_stmt, substitute, walk_exprs
 from .rewrite_util import clone, const_int, uses_var
 
 _LONG = 256  # turns of a loop that are worth a question ahead of it
@@ -86,7 +86,7 @@ class _Cutter:
             if self.stores > _MOST_STORES:
                 raise _TooManyError
             return store
-        later = [loop.var for loop in self.loops[k:]]
+        later = [*(loop.var for loop in self.loops[k:]), *_named(store.value)]
         known = self._known(store.value, later)
         if known:  # the same in all of these loops
             taken = self.level(k, self._with(store, dict.fromkeys(map(id, known), True)))
@@ -118,7 +118,7 @@ class _Cutter:
 
     def _changing(self, k: int, store: S.BufferStore) -> E.Expr | None:
         """A condition that changes at most once in loop `k`, at a place that depends on the loops around."""
-        var, later = self.loops[k].var, [loop.var for loop in self.loops[k + 1 :]]
+        var, later = self.loops[k].var, [*(loop.var for loop in self.loops[k + 1 :]), *_named(store.value)]
         for c in _conditions(store.value):
             found = self._linear(c, var)
             if found is not None and not any(uses_var(found[1], v) for v in later):
@@ -168,6 +168,11 @@ class _Cutter:
     def _with(self, store: S.BufferStore, answers: dict[int, bool], known: Sequence[E.Expr] = ()) -> S.BufferStore:
         value = _answered(store.value, answers)
         return S.BufferStore(store.buffer, value, store.indices, None, store.loc)
+
+
+def _named(value: E.Expr) -> list[E.Var]:
+    """The variables that a value binds in itself, which stand for nothing outside of it."""
+    return [x.var for x in walk_exprs(value) if isinstance(x, E.Let)]
 
 
 def _operands(e: E.Expr) -> tuple[E.Expr, ...]:

@@ -160,3 +160,13 @@ def test_parts_of_a_row_ask_their_ends_first() -> None:
     after = same(PARTS, "cut_loops")
     assert count(after, S.For) == 1 + 3
     assert count(after, S.IfThenElse) == 2
+
+
+def test_a_condition_that_a_value_names_stays_in_it() -> None:
+    text = """
+def f(A: Buffer((9,), "float32"), B: Buffer((1,), "float32"), C: Buffer((4, 9), "float32")):
+    for i in range(4):
+        for j in range(9):
+            C[i, j] = let(few := B[0] < 0.25, if_then_else(few, A[j], if_then_else(few and i < 2, 1.0, 0.5)))
+"""
+    same(text, "cut_loops")

@@ -44,7 +44,7 @@ def test_volumes():
     x = RNG.standard_normal((1, 2, 4, 6, 2)).astype("float32")
     parts = x.reshape(1, 2, 2, 2, 3, 2, 1, 2)
     np.testing.assert_allclose(
-        made(lambda a: topi.nn.adaptive_pool3d(a, (2, 3, 1), "avg"), x), parts.mean((3, 5, 7)), rtol=1e-5
+        made(lambda a: topi.nn.adaptive_pool3d(a, (2, 3, 1), "avg"), x), parts.mean((3, 5, 7)), rtol=1e-5, atol=1e-6
     )
     np.testing.assert_array_equal(made(lambda a: topi.nn.adaptive_pool3d(a, (2, 3, 1), "max"), x), parts.max((3, 5, 7)))
     np.testing.assert_array_equal(made(lambda a: topi.nn.upsampling3d(a, 2, 1, 3), x), x.repeat(2, 2).repeat(3, 4))
@@ -137,8 +137,7 @@ def test_roi_align(mode):
         places = [(y1 + (i + (p + 0.5) / 2) * h, x1 + (j + (q + 0.5) / 2) * w) for p in range(2) for q in range(2)]
         samples = [sampled(x[int(n), c], *at) for at in places]
         want = np.mean(samples) if mode == "avg" else np.max(samples)
-        if mode == "avg":
-            assert abs(got[k, c, i, j] - want) < 1e-4
+        assert abs(got[k, c, i, j] - want) < 1e-4
     last = made(
         lambda a, b: topi.vision.roi_align_nhwc(a, b, (2, 3), 0.5, mode, 2), x.transpose(0, 2, 3, 1).copy(), rois
     )

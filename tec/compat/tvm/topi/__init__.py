@@ -27,7 +27,7 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
 
 
 # What TVM keeps for one target: here the definitions that all have, and schedules for the current target.
-cuda = SimpleNamespace(**{n: getattr(m, n) for m in (nn, generic) for n in dir(m) if not n.startswith("_")})
+cuda = SimpleNamespace(**{n: getattr(m, n) for m in (nn, generic, vision) for n in dir(m) if not n.startswith("_")})
 rocm = x86 = gpu = arm_cpu = mali = bifrost = intel_graphics = hls = cuda
 
 __getattr__ = absent(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tec import topi
+from tec.target import as_target
 
 from ..names import absent
 
@@ -38,6 +39,15 @@ def softmax_python(a_np: Any, axis: int = 1) -> Any:
 def get_conv2d_nchw_implement(target: Any) -> Any:
     """The definition and the schedule of a convolution."""
     return topi.nn.conv2d_nchw, topi.generic.schedule_conv2d_nchw
+
+
+def dispatch(target: Any, dispatch_map: dict[str, Any]) -> Any:
+    """What the map has for a target's kind, or for all targets ("generic")."""
+    given = as_target(target)
+    for key in ("gpu", "cuda", given.kind) if given.is_gpu else ("cpu", given.kind):
+        if key in dispatch_map:
+            return dispatch_map[key]
+    return dispatch_map["generic"]
 
 
 def _schedule(target: Any) -> Any:
