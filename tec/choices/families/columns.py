@@ -2,6 +2,7 @@
 
 A work-group has some neighbouring columns, which lie side by side in memory, and threads in two dimensions: `wide` of them along the columns, `deep` along what is
 reduced, which meet in shared memory. With a thread for each column there would be as many as there are columns: 2,500 for a softmax over the middle of 500 x 740 x 5.
+Of many short columns on AMD a thread has one alone (`deep` 1), in registers from the first pass to the last.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from .rows import places
 
 _MOST_WIDE = 64  # columns of a work-group: 128 bytes of 16-bit numbers
 _LEAST_DEEP = 4  # threads along what is reduced: fewer are as soon one
+_MOST_HELD = 32  # elements of a column that a thread has
+_FEW_GROUPS = 4  # work-groups a unit, below which each has more threads to wait with
 _OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
 
 
@@ -86,8 +89,12 @@ class GpuColumns(Space):
         self.out, self.axes = out, axes
         whole = [axes.columns] if axes.columns <= _MOST_WIDE else []
         self.parameters = {
-            "wide": (*whole, *(n for n in (64, 32, 16) if n < axes.columns)), "deep": (32, 64, 16, 8, 4, 128, 256),
+            "wide": (*whole, *(n for n in (64, 32, 16) if n < axes.columns)), "deep": (32, 64, 16, 8, 4, 128, 256, *self._alone()),
         }  # fmt: skip
+
+    def _alone(self) -> tuple[int, ...]:
+        """Of a short column a thread has all in registers, which read it once. No clock has judged it."""
+        return (1,) if self.target.machine.priced_by_model and self.axes.length <= _MOST_HELD else ()
 
     @property
     def _blocks(self) -> int:
@@ -97,6 +104,8 @@ class GpuColumns(Space):
         threads = choice["wide"] * choice["deep"]
         if threads > min(self.target.max_threads, 1024):
             return "a work-group has no so many threads"
+        if choice["deep"] == 1 and threads < self.target.wavefront_size:
+            return "a wavefront has columns for all of its threads"
         if choice["deep"] > _LEAST_DEEP and 2 * choice["deep"] > self.axes.length:
             return "threads have nothing to reduce"
         return None
@@ -114,11 +123,17 @@ class GpuColumns(Space):
         units = self.target.machine.units
         # Few work-groups have as many threads as there may be, others some hundred.
         wanted = 1024 if groups < units else 256
+        if self.target.machine.priced_by_model and units <= groups < _FEW_GROUPS * units:
+            wanted = 512
+        if self._alone() and groups >= _FEW_GROUPS * units:
+            return (round(whole, 1), deep, -wide)
         return (round(whole, 1), abs(math.log2(wide * deep / wanted)), -wide)
 
     def sketch(self, choice: Choice) -> Footprint:
         wide, deep, moved = choice["wide"], choice["deep"], moved_bytes(self.group)
         passes, own = len(self.group.reductions()) + 1, -(-self.axes.length // deep)
+        if deep == 1:
+            passes = 1
         groups = self._blocks * -(-self.axes.columns // wide)
         return Footprint((Kernel(
             groups, wide * deep, memory_bytes=moved, asked_bytes=moved * passes, issued=passes * own * _OPERATIONS, waits=passes * -(-own // 4),
@@ -136,10 +151,15 @@ class GpuColumns(Space):
         part, lane = stage.split(column, factor=choice["wide"], shift_inwards=True)
         stage.bind(stage.fuse(*lead, part), thread_axis("blockIdx.x"))
         stage.bind(lane, tx)
-        dealt(stage, depth, choice["deep"], ty)
+        alone = choice["deep"] == 1
+        turns = dealt(stage, depth, choice["deep"], ty)
+        if alone:
+            stage.unroll(turns)
         for red in self.group.reductions():
             rstage = s[red]
-            dealt(rstage, rstage.fuse(*red.reduce_axis), choice["deep"], ty)
+            turns = dealt(rstage, rstage.fuse(*red.reduce_axis), choice["deep"], ty)
+            if alone:
+                rstage.unroll(turns)
             rstage.compute_at(stage, lane)
             rstage.set_scope("local")  # each thread of the work-group has the sum of its column
         return Scheduled(s, self.group.outputs, choice)
