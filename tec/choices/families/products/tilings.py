@@ -142,7 +142,7 @@ def steps(shape: Shape, target: Target) -> tuple[int, ...]:
 def usual(target: Target, shape: Shape) -> tuple[bool, int]:
     """(swizzle, stages): swizzled tiles are no larger than their data, and lanes that store several rows of an operand each meet in fewer banks of them (but beside what finds the places of
     windows, registers are few); copies in the background fill a second slot by themselves."""
-    stores_rows = shape.turned and not any(shape.taps)
+    stores_rows = shape.turned and not any(shape.sides)
     return stores_rows or not target.chip.family.startswith("rdna"), 2 if target.chip.background_copies else 1
 
 
