@@ -10,6 +10,7 @@ from ..choices import Choice
 from ..choices.space import text
 from ..errors import one_line
 from ..notebook import escape
+from ..report.words import duration
 from ..runtime.outputs import write_output
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
@@ -87,7 +88,7 @@ class TuneReport:
             return "\n".join([self.summary, *map(one_line, self.notes)])
         lines = [f"{'':40} {'calls':>5} {'default':>10} {'found':>10} {'times':>6} {'trials':>6}"]
         for f in self.found:
-            lines.append(f"{one_line(f.name)[:40]:40} {f.calls:5} {us(f.default_seconds):>10} {us(f.default_seconds / f.gain):>10} {f.gain:6.2f} {f.trials:6}  {text(f.choice) if f.gain > 1 else 'the default'}")  # fmt: skip
+            lines.append(f"{one_line(f.name)[:40]:40} {f.calls:5} {duration(f.default_seconds):>10} {duration(f.default_seconds / f.gain):>10} {f.gain:6.2f} {f.trials:6}  {text(f.choice) if f.gain > 1 else 'the default'}")  # fmt: skip
         lines.append(self.summary)
         return "\n".join([*lines, *map(one_line, self.notes)])
 
@@ -97,14 +98,14 @@ class TuneReport:
         if not self.found:
             return f"{one_line(self.what)}: nothing to choose"
         return (
-            f"{one_line(self.what)} on {one_line(self.machine)}, {self.how}: {us(self.default_seconds)} by default, {us(self.tuned_seconds)} found, "
+            f"{one_line(self.what)} on {one_line(self.machine)}, {self.how}: {duration(self.default_seconds)} by default, {duration(self.tuned_seconds)} found, "
             f"{self.default_seconds / self.tuned_seconds:.2f} times as fast; {self.trials} trials in {self.seconds:.0f} s"
         )
 
     def to_html(self) -> str:
         """A page that needs nothing else."""
         rows = "".join(
-            f"<tr><td>{escape(f.name)}</td><td class=n>{f.calls}</td><td class=n>{us(f.default_seconds)}</td><td class=n>{us(f.default_seconds / f.gain)}</td>"
+            f"<tr><td>{escape(f.name)}</td><td class=n>{f.calls}</td><td class=n>{duration(f.default_seconds)}</td><td class=n>{duration(f.default_seconds / f.gain)}</td>"
             f"<td class=n>{f.gain:.2f}</td><td class=n>{f.default_share_seconds / max(self.default_seconds, 1e-30):.1%}</td><td class=n>{f.trials}</td>"
             f"<td class=n>{f.failed}</td><td>{escape(text(f.choice))}</td></tr>"
             for f in self.found
@@ -168,8 +169,8 @@ class TuneReport:
             scale = (w - left - 90) / longest
             was, now = f.default_share_seconds * scale, f.default_share_seconds / f.gain * scale
             out.append(f'<text class="axis" x="{left - 8}" y="{y + 15}" text-anchor="end">{escape(f.name[:38])}</text>')
-            out.append(f'<rect class="was" x="{left}" y="{y}" width="{was:.1f}" height="9"><title>default {us(f.default_share_seconds)}</title></rect>')  # fmt: skip
-            out.append(f'<rect class="now" x="{left}" y="{y + 10}" width="{now:.1f}" height="9"><title>found {us(f.default_share_seconds / f.gain)}</title></rect>')  # fmt: skip
+            out.append(f'<rect class="was" x="{left}" y="{y}" width="{was:.1f}" height="9"><title>default {duration(f.default_share_seconds)}</title></rect>')  # fmt: skip
+            out.append(f'<rect class="now" x="{left}" y="{y + 10}" width="{now:.1f}" height="9"><title>found {duration(f.default_share_seconds / f.gain)}</title></rect>')  # fmt: skip
             out.append(f'<text class="tick" x="{left + max(was, now) + 6:.1f}" y="{y + 14}">{f.gain:.2f}</text>')
         return "".join(out) + "</svg>"
 
@@ -178,11 +179,3 @@ _MEANS = {
     "measured": "measured, default and candidate in turn",
     "model-ranked": "model-ranked: the software GPU's time model, no hardware was there",
 }
-
-
-def us(seconds: float) -> str:
-    """Seconds, as a person reads them."""
-    for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}" if seconds * scale < 1000 else f"{seconds * scale:.0f} {unit}"
-    return f"{seconds * 1e9:.0f} ns"

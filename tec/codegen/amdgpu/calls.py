@@ -194,11 +194,6 @@ def nan_extremum(em: AmdgpuEmitter, e: E.Call) -> str:
     return em.op(f"select {em.reg(with_lanes('bool', dtype_info(e.dtype).lanes))} {beyond}, {r} {y}, {r} {x}")
 
 
-def if_then_else(em: AmdgpuEmitter, e: E.Call) -> str:
-    found = em.memory.guarded_load(e)
-    return calls.if_then_else(em, e) if found is None else found
-
-
 # ---- dot products and matrix units
 
 
@@ -380,6 +375,6 @@ CALLS: dict[str, CallHandler] = {
     "shuffle_xor": shuffle_xor, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
     **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
     **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "mma_scaled": mma_scaled,
-    **dict.fromkeys(("min_nan", "max_nan"), nan_extremum), "if_then_else": if_then_else,
+    **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
     "computed": as_it_is, "async_copy": direct_copy, "async_commit": nothing, "async_wait": async_wait,
 }  # fmt: skip

@@ -236,7 +236,10 @@ def likely(em: Emitter, e: E.Call) -> str:
 
 
 def if_then_else(em: Emitter, e: E.Call) -> str:
-    """Only the chosen side runs: blocks and a phi."""
+    """Only the chosen side runs: blocks and a phi, or a load that needs none."""
+    found = em.memory.guarded_load(e)
+    if found is not None:
+        return found
     if dtype_info(e.args[0].dtype).lanes != 1:
         raise em.error("if_then_else on a vector condition", hint="use select, or predicate the access")
     cond = em.expr(in_order(e.args[0]))

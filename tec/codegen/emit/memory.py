@@ -72,6 +72,10 @@ class Memory(Part):
             for buffer in group:
                 self.alias_suffix[id(buffer.data)] = self.last_suffix
 
+    def guarded_load(self, e: E.Call) -> str | None:
+        """The value of an `if_then_else` around a load, without a branch; None where the target has no such load."""
+        return None
+
     def bind_buffer(self, buffer: Buffer, value: str, space: int = 0, align: int = 0, read_only: bool = False) -> None:
         """Say where a buffer lies; `align` is what its pointer is known to have, in bytes."""
         suffix = self.alias_suffix.get(id(buffer.data), "")

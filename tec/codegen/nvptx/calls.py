@@ -82,11 +82,6 @@ def shuffle(em: NvptxEmitter, e: E.Call) -> str:
     return in_words(em, value, e.dtype, lambda w: _shuffle(em, _SHUFFLES[e.op], w, lane, clamp))
 
 
-def if_then_else(em: NvptxEmitter, e: E.Call) -> str:
-    found = em.memory.guarded_load(e)
-    return calls.if_then_else(em, e) if found is None else found
-
-
 # ---- dot products and matrix units
 
 
@@ -374,6 +369,6 @@ CALLS: dict[str, CallHandler] = {
     **dict.fromkeys(("assembly", "assembly_once"), assembly),
     **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division, "rsqrt": reciprocal_root,
     **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
-    "fmod": remainder.fmod, "if_then_else": if_then_else,
+    "fmod": remainder.fmod,
     "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
 }  # fmt: skip

@@ -174,9 +174,3 @@ for _how in ("bcast", "down", "up", "xor"):
 @custom("v_permlane_idx_gen_b32", "lane", (12,))
 def _index(w: Wave, inst: Inst) -> None:
     w.write(0, w.v.xor(w.reg("v", inst.operands[1].index), w.v.splat("i32", w.scalar(inst.operands[2]))), "i32")
-
-
-@custom("s_get_shader_cycles_u64", "other", (12,))
-def _cycles(w: Wave, inst: Inst) -> None:
-    w.out.declares.add("declare i64 @llvm.readcyclecounter()")
-    w.write_scalar(inst.operands[0], w.out.emit("call i64 @llvm.readcyclecounter()"), "i64")

@@ -106,6 +106,7 @@ def _getreg(w: Wave, inst: Inst) -> None:
     w.write_scalar(inst.operands[0], value)
 
 
+@custom("s_get_shader_cycles_u64", "other", (12,))
 @custom("s_memtime s_memrealtime", "other")
 def _time(w: Wave, inst: Inst) -> None:
     w.out.declares.add("declare i64 @llvm.readcyclecounter()")

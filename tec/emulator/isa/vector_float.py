@@ -15,6 +15,7 @@ from ..decode.inst import Inst
 from ..translate.ops import BITS, Ops
 from ..translate.wave import Wave
 from .division import rounded_once
+from .packed import join16
 from .salu import f32_to_int, rtz16
 from .table import compare, custom, valu
 
@@ -254,15 +255,10 @@ for _byte in range(4):
     valu(f"v_cvt_f32_ubyte{_byte}", "f32 = i32", lambda o, a, i=_byte: o.cast("uitofp", "i32", "f32", o.and_(o.lshr(a, o.const("i32", 8 * i)), o.const("i32", 255))))  # fmt: skip
 
 
-def _pack16(o: Ops, lo: str, hi: str, t: str) -> str:
-    low, high = (o.zext("i16", "i32", o.bitcast(t, "i16", x)) for x in (lo, hi))
-    return o.or_(low, o.shl(high, o.const("i32", 16)))
-
-
-valu("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, rtz16(o, a), rtz16(o, b), "f16"))  # fmt: skip
-valu("v_cvt_pk_f16_f32", "i32 = f32 f32", lambda w, a, b: _pack16(w.v, w.to_half("f16", a), w.to_half("f16", b), "f16"), wave=True)  # fmt: skip
-valu("v_cvt_pk_bf16_f32", "i32 = f32 f32", lambda o, a, b: _pack16(o, o.f32_to_bf16(a), o.f32_to_bf16(b), "bf16"))
-valu("v_pack_b32_f16", "i32 = f16 f16", lambda o, a, b: _pack16(o, a, b, "f16"))
+valu("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32", "i32 = f32 f32", lambda o, a, b: join16(o, "f16", rtz16(o, a), rtz16(o, b)))  # fmt: skip
+valu("v_cvt_pk_f16_f32", "i32 = f32 f32", lambda w, a, b: join16(w.v, "f16", w.to_half("f16", a), w.to_half("f16", b)), wave=True)  # fmt: skip
+valu("v_cvt_pk_bf16_f32", "i32 = f32 f32", lambda o, a, b: join16(o, "bf16", o.f32_to_bf16(a), o.f32_to_bf16(b)))
+valu("v_pack_b32_f16", "i32 = f16 f16", lambda o, a, b: join16(o, "f16", a, b))
 
 
 def norm16(o: Ops, a: str, signed: bool) -> str:
@@ -273,7 +269,7 @@ def norm16(o: Ops, a: str, signed: bool) -> str:
 
 
 for _n, _s in (("i16", True), ("u16", False)):
-    valu(f"v_cvt_pknorm_{_n}_f32 v_cvt_pk_norm_{_n}_f32", "i32 = f32 f32", lambda o, a, b, s=_s: _pack16(o, norm16(o, a, s), norm16(o, b, s), "i16"))  # fmt: skip
+    valu(f"v_cvt_pknorm_{_n}_f32 v_cvt_pk_norm_{_n}_f32", "i32 = f32 f32", lambda o, a, b, s=_s: join16(o, "i16", norm16(o, a, s), norm16(o, b, s)))  # fmt: skip
 
 
 def _sat16(o: Ops, a: str, signed: bool) -> str:
@@ -283,7 +279,7 @@ def _sat16(o: Ops, a: str, signed: bool) -> str:
 
 
 for _n, _s in (("i16_i32", True), ("u16_u32", False)):
-    valu(f"v_cvt_pk_{_n}", "i32 = i32 i32", lambda o, a, b, s=_s: _pack16(o, _sat16(o, a, s), _sat16(o, b, s), "i16"))
+    valu(f"v_cvt_pk_{_n}", "i32 = i32 i32", lambda o, a, b, s=_s: join16(o, "i16", _sat16(o, a, s), _sat16(o, b, s)))
 
 # Division steps (Newton-Raphson with scaling): v_div_scale, v_div_fmas, v_div_fixup.
 

@@ -23,7 +23,8 @@ from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from ..precision import precision_of
-from .rewrite import Rebuild, const_of
+from . import patterns
+from .rewrite import Rebuild
 
 HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
 # What a score weighs nothing with beside seen ones, exp(-9984) being 0 in every type, unless it is greater than all of them by some 9,900. Exporters write
@@ -141,7 +142,7 @@ class _Look:
             a, c = n.inputs
             if n.op == "multiply" and a.is_known:
                 a, c = c, a
-            number = _number(c)
+            number = patterns.number(c)
             if number is None or a.shape != v.shape or (n.op == "divide" and not number):
                 break
             factor = factor * number if n.op == "multiply" else factor / number
@@ -167,7 +168,7 @@ class _Look:
             return True
         # And where the score is minus infinity, so that other scores that are no numbers stay so.
         scores, hidden = weights.node.inputs[0], self.made_by(both.inputs[1], "equal")
-        if hidden is None or hidden.inputs[0] is not scores or _number(hidden.inputs[1]) != -math.inf:
+        if hidden is None or hidden.inputs[0] is not scores or patterns.number(hidden.inputs[1]) != -math.inf:
             return False
         if scores in self.outputs or set(self.users[scores]) != {weights.node, hidden}:
             return False
@@ -182,7 +183,7 @@ class _Look:
             return None
         f = _Found(node)
         weights, hidden = self.through_views(f, node.inputs[0]), None
-        if (safe := self.made_by(weights, "where")) is not None and _number(safe.inputs[1]) == 0:
+        if (safe := self.made_by(weights, "where")) is not None and patterns.number(safe.inputs[1]) == 0:
             hidden, _, inner_weights = safe.inputs
             if inner_weights.shape != weights.shape:
                 return None
@@ -223,7 +224,7 @@ class _Look:
                 x = self.without_zeros(a, c)
             elif (n := self.made_by(x, "where")) is not None:
                 condition, a, c = n.inputs
-                number = _number(c)
+                number = patterns.number(c)
                 if number is None or not _hides(number, condition) or a.shape != x.shape:
                     return x
                 f.chosen.append((condition, number))
@@ -309,7 +310,7 @@ def _is_unseen(rows: Value, biases: Sequence[Value]) -> bool:
         return False
     largest, low = rows.node.inputs
     top = largest.node
-    if _number(low) != -np.inf or top is None or top.op != "reduce_max" or top.inputs[0] not in biases:
+    if patterns.number(low) != -np.inf or top is None or top.op != "reduce_max" or top.inputs[0] not in biases:
         return False
     return [a % top.inputs[0].ndim for a in top.attrs["axes"]] == [top.inputs[0].ndim - 1]
 
@@ -398,11 +399,6 @@ def _split(v: Value, order: _Order) -> _Operand | None:
 
 def _divides(a: Any, b: Any) -> bool:
     return a == b or (isinstance(a, int) and isinstance(b, int) and b % a == 0)
-
-
-def _number(v: Value) -> float | None:
-    data = const_of(v)
-    return float(np.asarray(data).reshape(())) if data is not None and np.size(data) == 1 else None
 
 
 # ---- the node
