@@ -196,7 +196,10 @@ class _Reverse:
         elif isinstance(e, E.Call):
             self.call(e, guards, g)
         else:
-            raise ExprError(f"{self.what}: no derivative of {type(e).__name__}: {e}")
+            raise ExprError(
+                f"{self.what}: no derivative of {type(e).__name__}: {e}",
+                hint="write the derivative as a compute of your own",
+            )
 
     def call(self, e: E.Call, guards: Guards, g: E.Expr) -> None:
         if e.op == "if_then_else":

@@ -322,7 +322,9 @@ class Functions(Words):
         except TypeError as e:
             raise self.error(f"tec.{name}: {e}") from None
         if not isinstance(out, E.Expr) or isinstance(out, E.Reduce):
-            raise self.error(f"tec.{name} gives {describe(out)}, no number")
+            raise self.error(
+                f"tec.{name} gives {describe(out)}, no number", hint="it is for tensors; kernels compute with numbers"
+            )
         if name in ("popcount", "clz", "ctz") and dtype_info(out.dtype).lanes == 1:
             return B.cast("int32", out)  # a count, whatever it is of
         return Weak(out) if weak and out.dtype == "float64" else out
@@ -368,7 +370,7 @@ def _len(t: Functions, v: Any) -> Any:
         return d.value if isinstance(d, E.IntImm) else d
     if isinstance(v, (tuple, str)):
         return len(v)
-    raise t.error(f"len() of {describe(v)}")
+    raise t.error(f"len() of {describe(v)}", hint="arrays, tuples and text have a length")
 
 
 def _extremum(name: str) -> Any:
@@ -466,7 +468,7 @@ def _reversed(t: Functions, v: Any) -> Any:
 
 def _tuple(t: Functions, v: Any) -> Any:
     if not isinstance(v, tuple):
-        raise t.error(f"tuple() of {describe(v)}")
+        raise t.error(f"tuple() of {describe(v)}", hint="write the elements: (a[0], a[1])")
     return v
 
 

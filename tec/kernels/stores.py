@@ -138,6 +138,7 @@ class Stores(Exits):
             if len(value.shape) != len(view.shape):
                 raise self.error(
                     f"an array of {len(value.shape)} dimensions is stored to a part of {view.name} of {len(view.shape)}",
+                    hint="index one of them until both have as many dimensions",
                     node=s,
                 )
             self.agree_with(view, value, s)

@@ -37,7 +37,7 @@ class Translator(Functions):
                 raise self.error(f"{source.name} calls itself", hint="kernels have no stack: write a loop", node=node)
             depth, up = depth + 1, up.caller  # type: ignore[assignment]
         if depth > MAX_DEPTH:
-            raise self.error(f"helpers call each other {depth} deep", node=node)
+            raise self.error(f"helpers call each other {depth} deep", node=node, hint="a loop in place of recursion")
         bound = self._arguments(source, args, named, node, None if inner is None else inner.defaults)
         outer_frame = None if inner is None else inner.frame
         frame = Frame(source, (*caller.key, source.name, id(node)), caller, self.where(node), outer_frame)
@@ -104,11 +104,17 @@ class Translator(Functions):
         f, a = source.function, source.tree.args
         most = len(names) if a.vararg is None else len(a.posonlyargs) + len(a.args)
         if len(args) > most and a.vararg is None:
-            raise self.error(f"{source.name} takes {len(names)} arguments, {len(args)} are given", node=node)
+            raise self.error(
+                f"{source.name} takes {len(names)} arguments, {len(args)} are given",
+                node=node,
+                hint=f"{source.name}({', '.join(names)})",
+            )
         bound = dict(zip(names, args[:most]))
         for k, v in named.items():
             if k not in names or k in bound:
-                raise self.error(f"{source.name} has no free parameter {k}", node=node)
+                raise self.error(
+                    f"{source.name} has no free parameter {k}", node=node, hint=f"{source.name}({', '.join(names)})"
+                )
             bound[k] = v
         defaults = made
         if defaults is None:
@@ -118,7 +124,9 @@ class Translator(Functions):
         for name in names:
             if name not in bound:
                 if name not in defaults:
-                    raise self.error(f"{source.name} is called without {name}", node=node)
+                    raise self.error(
+                        f"{source.name} is called without {name}", node=node, hint=f"{source.name}({', '.join(names)})"
+                    )
                 bound[name] = self.outside(defaults[name], name) if made is None else defaults[name]
         if a.vararg is not None:
             bound[a.vararg.arg] = tuple(args[most:])
@@ -134,7 +142,9 @@ class Translator(Functions):
             if f is range or word in ("static_range", "unrolled"):
                 what = "range" if f is range else f"tec.{word}"
                 if node.keywords or not 1 <= len(node.args) <= 3:
-                    raise self.error(f"{what} takes one to three numbers", node=node)
+                    raise self.error(
+                        f"{what} takes one to three numbers", node=node, hint="range(stop) or range(start, stop, step)"
+                    )
                 bounds = self.ordered(*[lambda x=x: self.expr(x) for x in node.args])
                 for b in bounds:
                     e = settle(self.number(b, f"a bound of {what}"))

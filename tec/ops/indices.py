@@ -29,4 +29,7 @@ def check_index(array: Any, sizes: Sequence[Any], what: str) -> None:
         part = array[..., k] if len(sizes) > 1 else array
         if isinstance(n, int) and part.size and (int(part.min()) < -n or int(part.max()) >= n):
             low, high = int(part.min()), int(part.max())
-            raise ImportModelError(f"{what} is outside of {spans(sizes)}: {low} to {high}")
+            raise ImportModelError(
+                f"{what} is outside of {spans(sizes)}: {low} to {high}",
+                hint="give indices from 0 on, or negative ones from the end on",
+            )

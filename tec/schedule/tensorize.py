@@ -90,7 +90,10 @@ class _Tensorize:
         for iv in inner:
             if (id(stage), id(iv)) in low.attached or stage.thread_of(iv):
                 done = "bound to a thread" if stage.thread_of(iv) else "the place of another stage"
-                raise self.error(f"loop {iv.name}, inside of the tensorized one, is {done}")
+                raise self.error(
+                    f"loop {iv.name}, inside of the tensorized one, is {done}",
+                    hint="leave the loops inside to the intrinsic",
+                )
         values = low.leaf_values(stage)
         low.root_values(stage, values)
         conds = low.predicates(stage, values)
@@ -180,7 +183,10 @@ class _Tensorize:
         self._sub, self._zero = substituter(values), substituter(zero)
         match = _Match()
         if len(self.op.body) != len(self.own.body):
-            raise self.error(f"{self.stage.name} has {len(self.op.body)} outputs, the intrinsic {len(self.own.body)}")
+            raise self.error(
+                f"{self.stage.name} has {len(self.op.body)} outputs, the intrinsic {len(self.own.body)}",
+                hint="declare the intrinsic of a compute with as many outputs",
+            )
         for have, want in zip(self.op.body, self.own.body):
             if not self._same(have, want, match):
                 raise self.error(
@@ -283,7 +289,10 @@ class _Tensorize:
         for t, b in zip(intrin.inputs, intrin.buffers[:n]):
             found = match.inputs.get(t)
             if found is None:
-                raise self.error(f"input {t.name} of the intrinsic is not read by its compute")
+                raise self.error(
+                    f"input {t.name} of the intrinsic is not read by its compute",
+                    hint="leave it out of the intrinsic's inputs",
+                )
             storage = low.storage.of(found.tensor)
             views[b] = View(storage.buffer, low.index(storage, found.base), found.dims, strides_of(low, storage))
             self._check_compact(b, views[b], storage, pointers)

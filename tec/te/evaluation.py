@@ -86,7 +86,7 @@ def _run(op: Operation, values: dict[Tensor, Array], env: dict[E.Var, Array]) ->
         return _extern(op, values, env)
     if isinstance(op, PlaceholderOp):
         raise ExprError(f"no array given for placeholder {op.name}", hint="pass it in feeds")
-    raise ExprError(f"{op!r} cannot be evaluated")
+    raise ExprError(f"{op!r} cannot be evaluated", hint="build it: tec.build(schedule, tensors, target)")
 
 
 def _extent(e: E.Expr, env: dict[E.Var, Array]) -> int:
@@ -252,7 +252,9 @@ class _Values:
             case E.Let():
                 inner = _Values(self.values, {**self.env, e.var: self.of(e.value)})
                 return inner.of(e.body)
-        raise ExprError(f"a {type(e).__name__} cannot be evaluated: {e}")
+        raise ExprError(
+            f"a {type(e).__name__} cannot be evaluated: {e}", hint="build it: tec.build(schedule, tensors, target)"
+        )
 
     def _call(self, e: E.Call) -> Array:
         args = [self.of(a) for a in e.args]

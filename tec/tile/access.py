@@ -222,6 +222,22 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
 # ---- products
 
 
+def _check_shapes(b: Any, x: Any, y: Any) -> None:
+    """KernelError where two values are no tiles of which there is a product."""
+    for v, name in ((x, "first"), (y, "second")):
+        if not isinstance(v, G.Value) or len(v.ty.shape) < 2:
+            raise b.error(
+                f"tl.dot: Both inputs must be either 2D or 3D; the {name} is {describe(v)}",
+                hint="x[:, None] gives a tile one dimension more",
+            )
+    if len(x.ty.shape) != len(y.ty.shape) or x.ty.shape[-1] != y.ty.shape[-2] or x.ty.shape[:-2] != y.ty.shape[:-2]:
+        raise b.error(
+            f"tl.dot of tiles {list(x.ty.shape)} and {list(y.ty.shape)}: First input shape and second input shape are not compatible for matmul "
+            "(second index of first shape must be equal to first index of second shape)",
+            hint="(M, K) and (K, N): tl.trans(b) turns (N, K)",
+        )
+
+
 def dot(
     input: Any,
     other: Any,
@@ -247,15 +263,7 @@ def dot(
     """
     b, out = current(), plain(out_dtype)
     x, y = input, other
-    for v, name in ((x, "first"), (y, "second")):
-        if not isinstance(v, G.Value) or len(v.ty.shape) < 2:
-            raise b.error(f"tl.dot: Both inputs must be either 2D or 3D; the {name} is {describe(v)}")
-    if len(x.ty.shape) != len(y.ty.shape) or x.ty.shape[-1] != y.ty.shape[-2] or x.ty.shape[:-2] != y.ty.shape[:-2]:
-        raise b.error(
-            f"tl.dot of tiles {list(x.ty.shape)} and {list(y.ty.shape)}: First input shape and second input shape are not compatible for matmul "
-            "(second index of first shape must be equal to first index of second shape)",
-            hint="(M, K) and (K, N): tl.trans(b) turns (N, K)",
-        )
+    _check_shapes(b, x, y)
     outer = x.ty.shape[:-2]
     if len(outer) > 1:  # several dimensions of products are one
         x, y = (b.reshape(v, (prod(outer), *v.ty.shape[-2:])) for v in (x, y))
@@ -274,7 +282,10 @@ def dot(
         start = zeros(shape, total)
     else:
         if acc.ty.shape != shape:
-            raise b.error(f"tl.dot: a sum of shape {list(acc.ty.shape)} for a product of shape {list(shape)}")
+            raise b.error(
+                f"tl.dot: a sum of shape {list(acc.ty.shape)} for a product of shape {list(shape)}",
+                hint="acc has the rows of a and the columns of b",
+            )
         out = acc.ty.dtype
         start = b.cast(acc, total)
     precision = plain(input_precision) or ("tf32" if plain(allow_tf32) is not False else "ieee")

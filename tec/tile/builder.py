@@ -258,7 +258,9 @@ class Builder:
         while len(v.ty.shape) < len(shape):
             v = self.expand_dims(v, 0)
         if len(v.ty.shape) > len(shape) or any(x not in (1, y) for x, y in zip(v.ty.shape, shape)):
-            raise self.error(f"a tile of shape {list(v.ty.shape)} does not broadcast to {list(shape)}")
+            raise self.error(
+                f"a tile of shape {list(v.ty.shape)} does not broadcast to {list(shape)}", hint="sides are equal or 1"
+            )
         return self.value("broadcast", (v,), t)
 
     def sized(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -288,7 +290,8 @@ class Builder:
         t = TileType(self.sized(tuple(shape)), v.ty.dtype)
         if t.size != v.ty.size:
             raise self.error(
-                f"a tile of shape {list(v.ty.shape)} reshaped to {list(shape)}: {v.ty.size} and {t.size} elements"
+                f"a tile of shape {list(v.ty.shape)} reshaped to {list(shape)}: {v.ty.size} and {t.size} elements",
+                hint="give a shape of as many elements",
             )
         if t.shape == v.ty.shape:
             return v

@@ -225,7 +225,7 @@ class Control(OverAxis):
 
     def _count_turns(self, low: E.Expr, high: E.Expr, step: E.Expr) -> E.Expr:
         if isinstance(step, E.IntImm) and step.value == 0:
-            raise self.error("a loop with the step 0")
+            raise self.error("a loop with the step 0", hint="give a step that is not 0")
         if isinstance(step, E.IntImm) and step.value < 0:
             n = B.floordiv(B.sub(B.sub(low, high), B.add(step, 1)), B.neg(step))
         elif isinstance(step, E.IntImm):

@@ -97,7 +97,9 @@ class Reader(Expressions):
         if isinstance(test, G.Value):
             access.device_assert(test, message)
         elif not test:
-            raise self.error(f"assert failed: {message}")
+            raise self.error(
+                f"assert failed: {message}", hint="it was known when the kernel was compiled: give other constants"
+            )
 
     def do_Assign(self, s: ast.Assign) -> None:
         value = self.expr(s.value)

@@ -61,7 +61,9 @@ def _operand(x: Any, scale: Any, form: str, along: int, packed: bool) -> Any:
     else:
         t = _FORMATS[form]
         if x.ty.dtype.primitive_bitwidth != t.primitive_bitwidth:
-            raise b.error(f"{form} in {describe(x)}")
+            raise b.error(
+                f"{form} in {describe(x)}", hint="give a tile of that format, or of the bytes that hold it (uint8)"
+            )
         wide = b.cast(b.cast(x, t, bitcast=x.ty.dtype.is_int()), float32)
     if plain(scale) is None:
         return wide

@@ -37,7 +37,7 @@ def philox_impl(
     """
     b = current()
     if c0.ty.dtype not in _WORDS:
-        raise b.error(f"dtype not supported in philox_impl: {c0.ty.dtype}")
+        raise b.error(f"dtype not supported in philox_impl: {c0.ty.dtype}", hint="uint32 or uint64: x.to(tl.uint32)")
     key_a, key_b, round_a, round_b = (b.const(n, c0.ty.dtype) for n in _WORDS[c0.ty.dtype])
     for _ in builtins.range(plain(n_rounds)):
         old0, old2 = c0, c2
