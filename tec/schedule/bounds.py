@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from ..ir import build as B
 from ..ir import expr as E
+from ..ir.arith.int_set import IntSet
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED
 from ..ir.visit import free_vars, substitute, walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .index_arith import IndexArith
-from .intervals import EVERYTHING, Evaluator, Interval, cover, from_range, point, union
+from .intervals import Evaluator, cover, union
 from .relations import Intervals, Ranges, check_counts
 from .scan import check_work_groups
 from .schedule import Schedule
@@ -26,7 +27,7 @@ from .show import fail, fixed_loops
 from .stage import Stage
 from .state import AttachKind, scope_rank, thread_rank
 
-Region = list[Interval]
+Region = list[IntSet]
 
 
 class Read(NamedTuple):
@@ -297,7 +298,7 @@ class Bounds:
 
     # ---- demand
 
-    def _relaxed(self, stage: Stage, consumer: Stage) -> tuple[dict[E.IterVar, bool], dict[E.Var, Interval]]:
+    def _relaxed(self, stage: Stage, consumer: Stage) -> tuple[dict[E.IterVar, bool], dict[E.Var, IntSet]]:
         """Which loops of `consumer` run while `stage` stays in memory, and the loops around it that do too."""
         at = stage.placement
         rank = scope_rank(self.scope(stage))
@@ -310,7 +311,7 @@ class Bounds:
             return rank <= thread_rank(tag)
 
         own: dict[E.IterVar, bool] = {}
-        around: dict[E.Var, Interval] = {}
+        around: dict[E.Var, IntSet] = {}
         for iv in reversed(consumer.leaf):
             if at.attach_stage is consumer and at.attach_ivar is iv:
                 found = True
@@ -319,10 +320,10 @@ class Bounds:
             if at.attach_stage is s and at.attach_ivar is iv:
                 found = True
             if runs(s, iv):
-                around[iv.var] = from_range(self.ranges[iv])
+                around[iv.var] = IntSet.from_range(self.ranges[iv])
         for v, (s, iv) in self.own_threads.get(id(consumer), {}).items():
             if runs(s, iv):
-                around[v] = from_range(self.ranges[iv])
+                around[v] = IntSet.from_range(self.ranges[iv])
         if not found and at.attach in (AttachKind.SCOPE, AttachKind.SCAN):
             parent = at.attach_stage
             assert parent is not None and at.attach_ivar is not None
@@ -345,19 +346,19 @@ class Bounds:
         for iv, runs in own.items():
             r = self.ranges[iv]
             if isinstance(r.extent, E.IntImm) and r.extent.value == 1:
-                intervals[iv] = point(r.min)
+                intervals[iv] = IntSet.point(r.min)
             else:
-                intervals[iv] = from_range(r) if runs else point(iv.var)
+                intervals[iv] = IntSet.from_range(r) if runs else IntSet.point(iv.var)
         for rel in reversed(consumer.relations):
             rel.domain_up(intervals, self.ranges, self.arith)
         outer = Evaluator(around, self.arith) if around else None
-        env: dict[E.Var, Interval] = {}
+        env: dict[E.Var, IntSet] = {}
         for iv in consumer.op.root_iter_vars():
-            s = intervals.get(iv) or from_range(self.ranges[iv])
+            s = intervals.get(iv) or IntSet.from_range(self.ranges[iv])
             lo, hi = s
             if outer is not None and lo is not None and hi is not None:
                 low = outer(self.arith.simplify(lo))
-                s = low if s.is_point else Interval(low.lo, outer(self.arith.simplify(hi)).hi)
+                s = low if s.is_point else IntSet(low.min, outer(self.arith.simplify(hi)).max)
             env[iv.var] = s
         hit = self._envs[key] = Evaluator(env, self.arith)
         return hit
@@ -370,7 +371,7 @@ class Bounds:
             return self._demand_scan(stage, consumer, op)
         if isinstance(op, ExternOp):
             self._relaxed(stage, consumer)
-            return [Interval(B.const(0, d.dtype), B.sub(d, 1)) for d in stage.op.output(0).shape]
+            return [IntSet(B.const(0, d.dtype), B.sub(d, 1)) for d in stage.op.output(0).shape]
         return None
 
     def _demand_compute(self, stage: Stage, consumer: Stage, op: ComputeOp) -> Region | None:
@@ -386,7 +387,7 @@ class Bounds:
             out = region if out is None else [union(a, b, self.arith) for a, b in zip(out, region)]
         return out
 
-    def _digit(self, stage: Stage, consumer: Stage, index: E.Expr, found: Interval) -> Interval:
+    def _digit(self, stage: Stage, consumer: Stage, index: E.Expr, found: IntSet) -> IntSet:
         """What a remainder of a consumer's axes covers: less than `found` where the axes' values lie apart, as of rows of pixels counted through. Loops in place of the axes say so."""
         if found.is_point or not any(type(e) is E.FloorMod for e in walk_exprs(index)):
             return found
@@ -395,15 +396,15 @@ class Bounds:
         for rel in reversed(consumer.relations):
             rel.index_up(values, self.ranges)
         axes = {iv.var: values[iv] for iv in consumer.op.root_iter_vars() if iv in values}
-        env = around | {iv.var: from_range(self.ranges[iv]) for iv, runs in own.items() if runs}
+        env = around | {iv.var: IntSet.from_range(self.ranges[iv]) for iv, runs in own.items() if runs}
         loops = Evaluator(env, self.arith)(self.arith.simplify(substitute(index, axes)))
         extents = [self._extent(s) for s in (loops, found)]
         return loops if extents[0] is not None and (extents[1] is None or extents[0] < extents[1]) else found
 
-    def _extent(self, s: Interval) -> int | None:
-        if s.lo is None or s.hi is None:
+    def _extent(self, s: IntSet) -> int | None:
+        if s.min is None or s.max is None:
             return None
-        return self.arith.constant(self.arith.simplify(B.sub(s.hi, s.lo)))
+        return self.arith.constant(self.arith.simplify(B.sub(s.max, s.min)))
 
     def _demand_scan(self, stage: Stage, consumer: Stage, op: ScanOp) -> Region | None:
         """The update is needed for one time (a point of the time loop) and all of space; the init whole."""
@@ -415,26 +416,26 @@ class Bounds:
                     self.sch, f"{stage.name}, the start of scan {consumer.name}, is computed in its loop {step.name}, at every step",
                     mark=step, note="computed here", hint=f"s[{stage.name}].compute_root(), or compute it where the scan is",
                 )  # fmt: skip
-        full = [Interval(B.const(0, d.dtype), B.sub(d, 1)) for d in t.shape]
+        full = [IntSet(B.const(0, d.dtype), B.sub(d, 1)) for d in t.shape]
         if any(self.sch.stage_map.get(u.op) is stage for u in op.update):
             evaluate = self._evaluator(stage, consumer)
             full[0] = evaluate(op.scan_axis.var)
         return full
 
-    def _clamp(self, s: Interval, extent: E.Expr) -> Interval:
+    def _clamp(self, s: IntSet, extent: E.Expr) -> IntSet:
         """Reads outside of the shape are guarded by whoever makes them: an end that is surely outside moves in."""
         arith, zero = self.arith, B.const(0, extent.dtype)
         last = B.sub(extent, 1)
-        if s.lo is None or s.hi is None:
-            return EVERYTHING
-        lo, hi = s.lo, s.hi
+        if s.min is None or s.max is None:
+            return IntSet()
+        lo, hi = s.min, s.max
         if s.is_point:
             return s
         if arith.le(lo, zero) and (arith.le(zero, hi) or arith.le(last, hi)):
             lo = zero
         if arith.le(last, hi) and (arith.le(lo, last) or lo is zero):
             hi = last
-        return s if lo is s.lo and hi is s.hi else Interval(lo, hi)
+        return s if lo is s.min and hi is s.max else IntSet(lo, hi)
 
     def reads(self, op: ComputeOp) -> list[Read]:
         """Every access in the body of `op`."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.arith.int_set import IntSet
 from ..ir.buffer import LOCAL, Buffer
 from ..ir.visit import free_vars, substituter
 from ..te.operation import ComputeOp
-from .intervals import Evaluator, Interval
+from .intervals import Evaluator
 from .relations import Values
 from .show import fail
 from .stage import Stage
@@ -66,7 +67,7 @@ def init_nest(low: Lowering, stage: Stage, op: ComputeOp, values: Values, loops:
     return body
 
 
-def with_fresh(low: Lowering, spans: dict[E.Var, Interval]) -> None:
+def with_fresh(low: Lowering, spans: dict[E.Var, IntSet]) -> None:
     """Let guards be decided for loop variables made after bound inference."""
     low.everywhere = Evaluator({**low.everywhere.env, **spans}, low.arith)
 

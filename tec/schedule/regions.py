@@ -15,6 +15,7 @@ from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.arith.int_set import IntSet
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.storage_align import row_major_strides
@@ -22,7 +23,7 @@ from ..ir.visit import Rewriter
 from ..records import dataclass
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
-from .intervals import Evaluator, Interval, from_range, point, union
+from .intervals import Evaluator, union
 from .relations import Intervals
 from .script_loops import lower_script
 from .show import fail
@@ -259,10 +260,10 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
     at: list[E.Expr] = []
     conds: list[E.Expr] = []
     for d, (interval, low_end, extent) in enumerate(zip(region, storage.mins, storage.buffer.shape)):
-        if interval.lo is None or interval.hi is None:
+        if interval.min is None or interval.max is None:
             return S.NOP  # data decides what is read
-        size = low.arith.simplify(B.add(B.sub(interval.hi, interval.lo), 1))
-        first = B.sub(interval.lo, low_end)
+        size = low.arith.simplify(B.add(B.sub(interval.max, interval.min), 1))
+        first = B.sub(interval.min, low_end)
         if d == len(region) - 1:
             size = B.floordiv(B.add(size, step - 1), step)
         if not (isinstance(size, E.IntImm) and size.value == 1):
@@ -282,25 +283,25 @@ def prefetch_stmt(low: Lowering, stage: Stage, iv: E.IterVar, tensor: Tensor, di
 
 def _later_reads(
     low: Lowering, stage: Stage, op: ComputeOp, iv: E.IterVar, tensor: Tensor, distance: E.Expr
-) -> list[Interval] | None:
+) -> list[IntSet] | None:
     """What one step of loop `iv` reads of `tensor`, `distance` steps ahead; None where it reads nothing."""
     intervals: Intervals = {}
     inside = False
     for loop in stage.leaf:
         r = low.ranges[loop]
         if inside:
-            intervals[loop] = from_range(r)
+            intervals[loop] = IntSet.from_range(r)
         elif loop is iv:
-            intervals[loop] = point(B.add(loop.var, B.cast(loop.var.dtype, distance)))
+            intervals[loop] = IntSet.point(B.add(loop.var, B.cast(loop.var.dtype, distance)))
             inside = True
         else:
-            intervals[loop] = point(loop.var)
+            intervals[loop] = IntSet.point(loop.var)
     for rel in reversed(stage.relations):
         rel.domain_up(intervals, low.ranges, low.arith)
-    env = {a.var: intervals.get(a) or from_range(low.ranges[a]) for a in op.root_iter_vars()}
+    env = {a.var: intervals.get(a) or IntSet.from_range(low.ranges[a]) for a in op.root_iter_vars()}
     evaluate = Evaluator(env, low.arith)
     source = low.sch.find(tensor)
-    region: list[Interval] | None = None
+    region: list[IntSet] | None = None
     for read in low.bounds.reads(op):
         if low.sch.stage_map.get(read.tensor.op) is source and read.tensor.value_index == tensor.value_index:
             here = [evaluate(low.arith.simplify(i)) for i in read.indices]

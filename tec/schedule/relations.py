@@ -20,15 +20,15 @@ from typing import Any
 
 from ..errors import LoweringError
 from ..ir import build as B
+from ..ir.arith.int_set import IntSet
 from ..ir.dtype import int_range
 from ..ir.expr import Expr, IntImm, IterVar, Range
 from ..records import dataclass
 from .index_arith import IndexArith
-from .intervals import Interval, point
 
 Ranges = dict[IterVar, Range]
 Values = dict[IterVar, Expr]
-Intervals = dict[IterVar, Interval]
+Intervals = dict[IterVar, IntSet]
 
 
 def ceildiv(a: Any, b: Any) -> Expr:
@@ -49,11 +49,11 @@ def from_zero(extent: Expr) -> Range:
     return Range(B.const(0, extent.dtype), extent)
 
 
-def _whole(s: Interval, r: Range, arith: IndexArith) -> bool:
+def _whole(s: IntSet, r: Range, arith: IndexArith) -> bool:
     """Whether a set is all of a range."""
-    if s.lo is None or s.hi is None:
+    if s.min is None or s.max is None:
         return False
-    return arith.le(s.lo, r.min) and arith.le(B.sub(B.add(r.min, r.extent), 1), s.hi)
+    return arith.le(s.min, r.min) and arith.le(B.sub(B.add(r.min, r.extent), 1), s.max)
 
 
 @dataclass(slots=True, eq=False)
@@ -131,13 +131,13 @@ class Split:
         outer, inner = intervals[self.outer], intervals[self.inner]
         whole = ranges[self.parent]
         if _whole(outer, ranges[self.outer], arith) and _whole(inner, ranges[self.inner], arith):
-            intervals[self.parent] = Interval(whole.min, B.sub(B.add(whole.min, whole.extent), 1))
+            intervals[self.parent] = IntSet.from_range(whole)
             return
         ends = []
         for o, i in zip(outer, inner):
             ends.append(None if o is None or i is None else B.add(B.add(self._start(o, ranges), i), whole.min))
         intervals[self.parent] = (
-            point(ends[0]) if outer.is_point and inner.is_point and ends[0] is not None else Interval(*ends)
+            IntSet.point(ends[0]) if outer.is_point and inner.is_point and ends[0] is not None else IntSet(*ends)
         )
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
@@ -206,21 +206,24 @@ class Fuse:
         if s is None:
             return
         outer, inner = ranges[self.outer], ranges[self.inner]
-        whole_inner = Interval(inner.min, B.sub(B.add(inner.min, inner.extent), 1))
-        if s.lo is None or s.hi is None or _whole(s, ranges[self.fused], arith):
-            intervals[self.outer] = Interval(outer.min, B.sub(B.add(outer.min, outer.extent), 1))
+        whole_inner = IntSet.from_range(inner)
+        if s.min is None or s.max is None or _whole(s, ranges[self.fused], arith):
+            intervals[self.outer] = IntSet.from_range(outer)
             intervals[self.inner] = whole_inner
             return
         if s.is_point:
-            at, of = self._up(s.lo, ranges)
-            intervals[self.outer], intervals[self.inner] = point(arith.simplify(at)), point(arith.simplify(of))
+            at, of = self._up(s.min, ranges)
+            intervals[self.outer], intervals[self.inner] = (
+                IntSet.point(arith.simplify(at)),
+                IntSet.point(arith.simplify(of)),
+            )
             return
-        (first, low), (last, high) = self._up(s.lo, ranges), self._up(s.hi, ranges)
+        (first, low), (last, high) = self._up(s.min, ranges), self._up(s.max, ranges)
         if arith.equal(first, last):  # within one row
-            intervals[self.outer] = point(arith.simplify(first))
-            intervals[self.inner] = Interval(arith.simplify(low), arith.simplify(high))
+            intervals[self.outer] = IntSet.point(arith.simplify(first))
+            intervals[self.inner] = IntSet(arith.simplify(low), arith.simplify(high))
             return
-        intervals[self.outer] = Interval(arith.simplify(first), arith.simplify(last))
+        intervals[self.outer] = IntSet(arith.simplify(first), arith.simplify(last))
         intervals[self.inner] = whole_inner
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
@@ -267,12 +270,12 @@ class Rebase:
             return
         low = ranges[self.parent].min
         if s.is_point:
-            assert s.lo is not None
-            intervals[self.parent] = point(arith.simplify(plus(s.lo, low)))
+            assert s.min is not None
+            intervals[self.parent] = IntSet.point(arith.simplify(plus(s.min, low)))
         else:
-            intervals[self.parent] = Interval(
-                None if s.lo is None else arith.simplify(plus(s.lo, low)),
-                None if s.hi is None else arith.simplify(plus(s.hi, low)),
+            intervals[self.parent] = IntSet(
+                None if s.min is None else arith.simplify(plus(s.min, low)),
+                None if s.max is None else arith.simplify(plus(s.max, low)),
             )
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..ir import build as B
 from ..ir import expr as E
+from ..ir.arith.int_set import IntSet
 from ..ir.buffer import GLOBAL
 from ..ir.build import is_const
 from ..ir.visit import free_vars
 from ..te.operation import ComputeOp, ScanOp
-from .intervals import End, Evaluator, Interval, from_range, point
+from .intervals import Evaluator
 from .relations import Fuse, Relation, Split
 from .show import fail
 from .state import AttachKind
@@ -73,7 +74,7 @@ class _WorkGroups:
         self.op = op
         self.blocks = blocks
         self.inside = inside
-        self.parts: dict[tuple[str, ...], Interval] = {}
+        self.parts: dict[tuple[str, ...], IntSet] = {}
 
     def check(self) -> None:
         stage_of = self.bounds.sch.stage_map
@@ -95,7 +96,7 @@ class _WorkGroups:
                     if not self._within(region, written[axis.var]):
                         raise self._refuse(writer, reader, axis)
 
-    def _own(self, stage: Stage) -> dict[E.Var, Interval]:
+    def _own(self, stage: Stage) -> dict[E.Var, IntSet]:
         """What one work-group covers of each axis of a stage in one step of the time loop."""
         bounds = self.bounds
         intervals: Intervals = {iv: self._span(stage, iv) for iv in stage.leaf}
@@ -105,12 +106,12 @@ class _WorkGroups:
         # Where the stage is computed at other stages' loops, its ranges begin at what depends on them.
         around = {iv.var: self._span(s, iv) for s, iv in bounds.path(stage) if s is not self.scan}
         outer = Evaluator(around, bounds.arith)
-        out: dict[E.Var, Interval] = {}
+        out: dict[E.Var, IntSet] = {}
         for iv in stage.op.root_iter_vars():
-            lo, hi = intervals.get(iv) or from_range(bounds.ranges[iv])
+            lo, hi = intervals.get(iv) or IntSet.from_range(bounds.ranges[iv])
             if around and lo is not None and hi is not None:
-                lo, hi = outer(bounds.arith.simplify(lo)).lo, outer(bounds.arith.simplify(hi)).hi
-            out[iv.var] = Interval(lo, hi)
+                lo, hi = outer(bounds.arith.simplify(lo)).min, outer(bounds.arith.simplify(hi)).max
+            out[iv.var] = IntSet(lo, hi)
         return out
 
     def _scattered(self, rel: Relation, intervals: Intervals) -> bool:
@@ -119,19 +120,19 @@ class _WorkGroups:
         ranges, arith = self.bounds.ranges, self.bounds.arith
         if isinstance(rel, Fuse):
             s = intervals.get(rel.fused)
-            if s is None or s.lo is None or s.hi is None or s.is_point or not self._by_group(s):
+            if s is None or s.min is None or s.max is None or s.is_point or not self._by_group(s):
                 return False
             outer, inner = ranges[rel.outer], ranges[rel.inner]
             for one, other, at in ((outer, inner, rel.inner), (inner, outer, rel.outer)):
                 if is_const(arith.simplify(one.extent), 1):
-                    intervals[rel.outer if at is rel.inner else rel.inner] = point(one.min)
-                    intervals[at] = Interval(
-                        arith.simplify(B.add(s.lo, other.min)), arith.simplify(B.add(s.hi, other.min))
+                    intervals[rel.outer if at is rel.inner else rel.inner] = IntSet.point(one.min)
+                    intervals[at] = IntSet(
+                        arith.simplify(B.add(s.min, other.min)), arith.simplify(B.add(s.max, other.min))
                     )
                     return True
-            if arith.equal(B.floordiv(s.lo, inner.extent), B.floordiv(s.hi, inner.extent)):
+            if arith.equal(B.floordiv(s.min, inner.extent), B.floordiv(s.max, inner.extent)):
                 return False
-            parts = (s.lo, s.hi, outer.min, outer.extent, inner.min, inner.extent)
+            parts = (s.min, s.max, outer.min, outer.extent, inner.min, inner.extent)
             intervals[rel.outer], intervals[rel.inner] = self._part("outer", parts), self._part("inner", parts)
             return True
         if isinstance(rel, Split) and rel.outer in intervals and rel.inner in intervals:
@@ -143,29 +144,29 @@ class _WorkGroups:
             return True
         return False
 
-    def _by_group(self, s: Interval) -> bool:
+    def _by_group(self, s: IntSet) -> bool:
         """Whether an interval is another one in another work-group."""
-        mine = {*(id(iv.var) for iv in self.blocks.values()), *(id(p.lo) for p in self.parts.values())}
+        mine = {*(id(iv.var) for iv in self.blocks.values()), *(id(p.min) for p in self.parts.values())}
         return any(id(v) in mine for end in s if end is not None for v in free_vars(end))
 
-    def _part(self, what: str, ends: tuple[End, ...]) -> Interval:
+    def _part(self, what: str, ends: tuple[E.Expr | None, ...]) -> IntSet:
         plain = [self.bounds.arith.simplify(e) for e in ends if e is not None]
         key = (what, *map(str, plain), *(str(id(v)) for e in plain for v in free_vars(e)))
-        return self.parts.setdefault(key, point(E.Var(f"{what}_part{len(self.parts)}", "int32")))
+        return self.parts.setdefault(key, IntSet.point(E.Var(f"{what}_part{len(self.parts)}", "int32")))
 
-    def _span(self, stage: Stage, iv: E.IterVar) -> Interval:
+    def _span(self, stage: Stage, iv: E.IterVar) -> IntSet:
         """A work-group does one step of a loop over its index, and all steps of others."""
         block = self.blocks.get(stage.thread_of(iv))
         if block is not None and not self.bounds.single(iv):
-            return point(block.var)
-        return from_range(self.bounds.ranges[iv])
+            return IntSet.point(block.var)
+        return IntSet.from_range(self.bounds.ranges[iv])
 
-    def _within(self, inner: Interval, outer: Interval) -> bool:
-        if inner.lo is None or inner.hi is None or outer.lo is None or outer.hi is None:
+    def _within(self, inner: IntSet, outer: IntSet) -> bool:
+        if inner.min is None or inner.max is None or outer.min is None or outer.max is None:
             return False
         arith = self.bounds.arith
-        return arith.le(arith.simplify(outer.lo), arith.simplify(inner.lo)) and arith.le(
-            arith.simplify(inner.hi), arith.simplify(outer.hi)
+        return arith.le(arith.simplify(outer.min), arith.simplify(inner.min)) and arith.le(
+            arith.simplify(inner.max), arith.simplify(outer.max)
         )
 
     def _refuse(self, writer: Stage, reader: Stage, axis: E.IterVar) -> Exception:

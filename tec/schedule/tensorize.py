@@ -16,13 +16,13 @@ from ..errors import LoweringError, ScheduleError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.arith.int_set import IntSet
 from ..ir.buffer import Buffer
 from ..ir.intrin import INTRINS
 from ..ir.visit import children, free_vars, substitute_stmt, substituter, visit
 from ..records import dataclass
 from ..te.operation import ComputeOp
 from ..te.tensor import Tensor
-from .intervals import from_range, point
 from .reduction import init_nest
 from .regions import View, bind_vars, over_views, strides_of
 from .relations import Intervals, Values
@@ -124,21 +124,21 @@ class _Tensorize:
             id(iv) for iv in self.stage.leaf if _const(low.ranges[iv].extent) == 1 and not self.stage.thread_of(iv)
         }
         for iv in outer:
-            intervals[iv] = point(low.ranges[iv].min if id(iv) in single else iv.var)
+            intervals[iv] = IntSet.point(low.ranges[iv].min if id(iv) in single else iv.var)
         for iv in inner:
-            intervals[iv] = point(low.ranges[iv].min) if id(iv) in single else from_range(low.ranges[iv])
+            intervals[iv] = IntSet.point(low.ranges[iv].min) if id(iv) in single else IntSet.from_range(low.ranges[iv])
         for rel in reversed(self.stage.relations):
             rel.domain_up(intervals, low.ranges, low.arith)
         mins: dict[E.IterVar, E.Expr] = {}
         extents: dict[E.IterVar, int] = {}
         for iv in self.op.root_iter_vars():
-            s = intervals.get(iv) or from_range(low.ranges[iv])
-            assert s.lo is not None and s.hi is not None
-            mins[iv] = low.arith.simplify(s.lo)
-            size = _const(low.arith.simplify(B.add(B.sub(s.hi, s.lo), 1)))
+            s = intervals.get(iv) or IntSet.from_range(low.ranges[iv])
+            assert s.min is not None and s.max is not None
+            mins[iv] = low.arith.simplify(s.min)
+            size = _const(low.arith.simplify(B.add(B.sub(s.max, s.min), 1)))
             if size is None:
                 raise self.error(
-                    f"the extent of axis {iv.name} in the region, {B.sub(s.hi, s.lo)} + 1, is not a constant",
+                    f"the extent of axis {iv.name} in the region, {B.sub(s.max, s.min)} + 1, is not a constant",
                     hint="split with constant factors and tensorize the inner loops",
                 )
             extents[iv] = size

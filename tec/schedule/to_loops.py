@@ -18,6 +18,7 @@ from ..errors import LoweringError, caller_loc
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.arith.int_set import IntSet
 from ..ir.buffer import Buffer
 from ..ir.func import Func
 from ..ir.notes import ImportLlvm
@@ -25,7 +26,7 @@ from ..ir.visit import Rewriter, free_vars, substitute, substitute_stmt
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
 from .inner_outputs import copy_out, split_off
-from .intervals import Evaluator, Interval
+from .intervals import Evaluator
 from .normalize import normalize
 from .parameters import Parameters
 from .reads import check_reads
@@ -127,7 +128,7 @@ class Lowering:
                 self.attached.setdefault((id(at.attach_stage), id(at.attach_ivar)), []).append(stage)
             else:
                 self.roots.append(stage)
-        whole = {iv.var: Interval(r.min, B.sub(B.add(r.min, r.extent), 1)) for iv, r in bounds.ranges.items()}
+        whole = {iv.var: IntSet.from_range(r) for iv, r in bounds.ranges.items()}
         self.everywhere = Evaluator(whole, self.arith)
 
     def run(self) -> S.Stmt:
@@ -280,7 +281,7 @@ class Lowering:
             span = self.everywhere(value)
             if own is dom or self._within(own, dom):  # loops stay within their axes' ranges: see above
                 continue
-            if not (self.arith.le(dom.min, value) or (span.lo is not None and self.arith.le(dom.min, span.lo))):
+            if not (self.arith.le(dom.min, value) or (span.min is not None and self.arith.le(dom.min, span.min))):
                 out.append(B.compare("ge", value, dom.min))
             end = B.add(dom.min, dom.extent)
             if not self._below(value, span, end):
@@ -314,8 +315,8 @@ class Lowering:
         ends = (B.add(r.min, r.extent) for r in (own, whole))
         return self.arith.le(whole.min, own.min) and self.arith.le(*ends)
 
-    def _below(self, value: E.Expr, span: Interval, end: E.Expr) -> bool:
-        return self.arith.lt(value, end) or (span.hi is not None and self.arith.lt(span.hi, end))
+    def _below(self, value: E.Expr, span: IntSet, end: E.Expr) -> bool:
+        return self.arith.lt(value, end) or (span.max is not None and self.arith.lt(span.max, end))
 
     def guarded(self, stage: Stage, conds: Sequence[E.Expr], body: S.Stmt) -> S.Stmt:
         for c in reversed(conds):

@@ -7,7 +7,7 @@ multiple of the divisor. Otherwise the interval is too wide, never too narrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...records import dataclass
@@ -48,6 +48,9 @@ class IntSet:
     def is_point(self) -> bool:
         """Whether both ends are one expression (ends from an Analyzer are canonical, so that equal is identical)."""
         return self.min is not None and self.min is self.max
+
+    def __iter__(self) -> Iterator[E.Expr | None]:
+        return iter((self.min, self.max))
 
     def __repr__(self) -> str:
         low = "-inf" if self.min is None else str(self.min)

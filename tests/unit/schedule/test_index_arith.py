@@ -12,10 +12,11 @@ import tec
 from tec import te
 from tec.ir import IntImm, Range, Var, build
 from tec.ir.arith import Analyzer
+from tec.ir.arith.int_set import IntSet
 from tec.ir.dtype import int_range
 from tec.ir.interp import eval_expr
 from tec.schedule.index_arith import IndexArith
-from tec.schedule.intervals import Evaluator, Interval, point
+from tec.schedule.intervals import Evaluator
 from tests import seeds
 
 RANGES = {"a": (0, 3), "b": (0, 7), "c": (-5, 4), "d": (0, 0), "e": (2, 17)}
@@ -93,13 +94,13 @@ def test_intervals_cover(seed):
         running = variables[:3]
         e = random_expr(rng, variables, 4)
         arith = facts_for(variables)
-        env = {v: Interval(IntImm(RANGES[v.name][0]), IntImm(RANGES[v.name][1])) for v in running}
+        env = {v: IntSet(IntImm(RANGES[v.name][0]), IntImm(RANGES[v.name][1])) for v in running}
         found = Evaluator(env, arith)(arith.simplify(e))
         for _ in range(12):
             values = sample(rng, variables)
             v = number(e, values)
-            assert found.lo is None or number(found.lo, values) <= v, f"{e}: {found}"
-            assert found.hi is None or v <= number(found.hi, values), f"{e}: {found}"
+            assert found.min is None or number(found.min, values) <= v, f"{e}: {found}"
+            assert found.max is None or v <= number(found.max, values), f"{e}: {found}"
 
 
 def test_split_and_fused_indices_come_back():
@@ -125,7 +126,7 @@ def test_difference_of_quotients_is_bounded():
 
 def test_point_stays_a_point():
     x = Var("x")
-    assert Evaluator({x: point(IntImm(3))}, IndexArith())(x + 4).is_point
+    assert Evaluator({x: IntSet.point(IntImm(3))}, IndexArith())(x + 4).is_point
 
 
 @pytest.mark.parametrize("seed", seeds.some(4))

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from tec.ir import IntImm, IterVar, Range, Var
+from tec.ir.arith.int_set import IntSet
 from tec.ir.visit import substitute
 from tec.schedule.index_arith import IndexArith
-from tec.schedule.intervals import Interval, point
 from tec.schedule.relations import Fuse, Rebase, Singleton, Split, guarded_loops
 from tests.thinned import thinned
 
@@ -103,7 +103,7 @@ def test_domain_up_covers(name, relation, parents):
     inside = set(steps(ranges, relation.parents))
     for box in itertools.product(*spans):
         intervals = {
-            c: point(IntImm(a)) if a == b else Interval(IntImm(a), IntImm(b))
+            c: IntSet.point(IntImm(a)) if a == b else IntSet(IntImm(a), IntImm(b))
             for c, (a, b) in zip(relation.children, box)
         }
         relation.domain_up(intervals, ranges, IndexArith())
@@ -111,7 +111,7 @@ def test_domain_up_covers(name, relation, parents):
             p = up(relation, ranges, c)
             if p in inside:
                 for x, v in zip(relation.parents, p):
-                    assert value(intervals[x].lo) <= v <= value(intervals[x].hi), (box, c)
+                    assert value(intervals[x].min) <= v <= value(intervals[x].max), (box, c)
 
 
 def test_fixed_loops_keep_their_extent():
