@@ -122,7 +122,7 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
 def parse_einsum(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
     """Labels of each operand's dimensions and of the output's; an ellipsis becomes the labels "...0", "...1", counted
     from the last, so that they broadcast."""
-    left, arrow, right = equation.partition("->")
+    left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise fail(

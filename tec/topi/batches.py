@@ -190,9 +190,9 @@ def nll_loss(
 
     shares = compute(t.shape, share, "nll_weights", INJECTIVE)
 
-    def term(n: Any, *i: Any) -> Any:
-        counts = t(n, *i) != ignore_index
-        return -p(n, te.select(counts, t(n, *i), te.const(0, t.dtype)), *i) * shares(n, *i)
+    def term(*i: Any) -> Any:
+        counts = t(*i) != ignore_index
+        return -p(*i[:1], te.select(counts, t(*i), te.const(0, t.dtype)), *i[1:]) * shares(*i)
 
     terms = compute(t.shape, term, "nll_loss", INJECTIVE)
     if reduction == "none":

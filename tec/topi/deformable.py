@@ -1,4 +1,4 @@
-"""Convolutions whose windows read where offsets say: `topi.nn.deformable_conv2d_nchw` and `deformable_conv2d_nhwc`."""
+"""Windows that read elsewhere than the pixel: `topi.nn.deformable_conv2d_nchw` and `_nhwc` where offsets say, `correlation_nchw` in another picture."""
 
 from __future__ import annotations
 
@@ -9,9 +9,50 @@ from ..errors import ExprError
 from ..te import Tensor
 from .nn import _list, _padding
 from .operators import compute, tensor, type_of
+from .tag import INJECTIVE
 from .transform import transpose
 
-__all__ = ["deformable_conv2d_nchw", "deformable_conv2d_nhwc"]
+__all__ = ["correlation_nchw", "deformable_conv2d_nchw", "deformable_conv2d_nhwc"]
+
+
+def correlation_nchw(
+    data1: Tensor, data2: Tensor, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: Any, is_multiply: bool
+) -> Tensor:  # fmt: skip
+    """FlowNet's correlation of two pictures (batch, channels, height, width): for each displacement of at most `max_displacement`, in steps of `stride2`, the
+    mean of products (of absolute differences without `is_multiply`) of a window of `kernel_size` with the one displaced, every `stride1` pixels.
+
+    >>> a, b = te.placeholder((1, 3, 10, 10)), te.placeholder((1, 3, 10, 10))
+    >>> topi.nn.correlation_nchw(a, b, 1, 4, 1, 1, 4, True).shape
+    (1, 81, 10, 10)
+    """
+    what = "correlation_nchw"
+    one, other = tensor(data1, what), tensor(data2, what)
+    if one.ndim != 4 or type_of(one) != type_of(other) or kernel_size < 1 or kernel_size % 2 == 0:
+        raise ExprError(
+            f"{what} of {one.shape} and {other.shape} in windows of {kernel_size}",
+            hint="two pictures alike, and an odd window",
+        )
+    batch, channels, high, wide = type_of(one).shape
+    given = [int(p) for p in padding] if isinstance(padding, (list, tuple)) else [int(padding)] * 2
+    top, left, bottom, right = given * 2 if len(given) == 2 else given
+    reach, border = max_displacement // stride2, max_displacement + kernel_size // 2
+    across = 2 * reach + 1
+    sizes = [(n + p - 2 * border + stride1 - 1) // stride1 for n, p in ((high, top + bottom), (wide, left + right))]
+    c, y, x = (te.reduce_axis((0, n), k) for n, k in ((channels, "c"), (kernel_size, "y"), (kernel_size, "x")))
+
+    def pixel(of: Tensor, b: Any, i: Any, j: Any) -> Any:
+        inside = te.all(i >= top, i < top + high, j >= left, j < left + wide)
+        return te.if_then_else(inside, of[b, c, i - top, j - left], te.const(0, of.dtype))
+
+    def mean(b: Any, q: Any, i: Any, j: Any) -> Any:
+        at = (i * stride1 + max_displacement + y, j * stride1 + max_displacement + x)
+        moved = (te.indexdiv(q, across) - reach) * stride2, (te.indexmod(q, across) - reach) * stride2
+        first, second = pixel(one, b, *at), pixel(other, b, at[0] + moved[0], at[1] + moved[1])
+        return te.sum(first * second if is_multiply else te.abs(first - second), axis=[c, y, x])
+
+    total = compute((batch, across * across, *sizes), mean, "correlation", "")
+    scale = te.const(1.0 / (kernel_size * kernel_size * channels), one.dtype)
+    return compute(total.shape, lambda *i: total(*i) * scale, "correlation_mean", INJECTIVE)
 
 
 def deformable_conv2d_nchw(

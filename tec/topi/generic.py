@@ -18,15 +18,17 @@ from ..te import Tensor, thread_axis
 
 _THREADS, _LANES = 256, 16  # a work-group that fills every chip's units, and a line of a CPU's cache in float32
 
-__all__ = [
-    "default_schedule", "schedule", "schedule_adaptive_pool", "schedule_argsort", "schedule_batch_matmul", "schedule_batch_norm",
-    "schedule_conv1d_ncw", "schedule_conv1d_nwc", "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
-    "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_dense", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
-    "schedule_einsum", "schedule_extern", "schedule_fast_softmax", "schedule_group_conv2d_nchw", "schedule_injective",
-    "schedule_injective_from_existing", "schedule_get_valid_counts", "schedule_lrn", "schedule_matmul", "schedule_multibox_detection", "schedule_multibox_prior",
-    "schedule_multibox_transform_loc", "schedule_nms", "schedule_pool", "schedule_proposal", "schedule_reduce", "schedule_reorg", "schedule_roi_align", "schedule_roi_pool",
-    "schedule_softmax", "schedule_sort", "schedule_sparse_dense", "schedule_topk",
-]  # fmt: skip
+# What a template fits follows from the definition, whatever the schedule is named after.
+_NAMED = """
+adaptive_pool argsort batch_matmul batch_norm concatenate conv1d_ncw conv1d_nwc conv1d_transpose_ncw conv2d_NCHWc conv2d_hwcn conv2d_nchw
+conv2d_nhwc conv2d_transpose_nchw conv3d_ncdhw conv3d_ndhwc conv3d_transpose_ncdhw correlation_nchw deformable_conv2d_nchw deformable_conv2d_nhwc
+dense dense_nopack dense_pack depthwise_conv2d_NCHWc depthwise_conv2d_nchw depthwise_conv2d_nhwc dilation2d_nchw dilation2d_nhwc einsum extern
+fast_softmax get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2d_nhwc group_conv2d_transpose_nchw injective lrn lstm
+matmul multibox_detection multibox_prior multibox_transform_loc nms pool proposal reduce reorg roi_align roi_pool scan softmax sort sparse_dense
+topk transpose
+""".split()
+
+__all__ = ["default_schedule", "schedule", "schedule_injective_from_existing", *(f"schedule_{n}" for n in _NAMED)]
 
 
 def schedule(outs: Tensor | Sequence[Tensor], target: Target | str | None = None) -> choices.Scheduled:
@@ -61,43 +63,14 @@ def _named(what: str) -> Callable[..., Schedule]:
     return function
 
 
-# What a template fits follows from the definition, whatever the schedule is named after.
-schedule_adaptive_pool = _named("adaptive_pool")
-schedule_argsort = _named("argsort")
-schedule_batch_matmul = _named("batch_matmul")
-schedule_batch_norm = _named("batch_norm")
-schedule_conv1d_ncw = _named("conv1d_ncw")
-schedule_conv1d_nwc = _named("conv1d_nwc")
-schedule_conv2d_hwcn = _named("conv2d_hwcn")
-schedule_conv2d_nchw = _named("conv2d_nchw")
-schedule_conv2d_nhwc = _named("conv2d_nhwc")
-schedule_conv2d_transpose_nchw = _named("conv2d_transpose_nchw")
-schedule_conv3d_ncdhw = _named("conv3d_ncdhw")
-schedule_dense = _named("dense")
-schedule_depthwise_conv2d_nchw = _named("depthwise_conv2d_nchw")
-schedule_depthwise_conv2d_nhwc = _named("depthwise_conv2d_nhwc")
-schedule_einsum = _named("einsum")
-schedule_extern = _named("extern")
-schedule_fast_softmax = _named("fast_softmax")
-schedule_get_valid_counts = _named("get_valid_counts")
-schedule_group_conv2d_nchw = _named("group_conv2d_nchw")
-schedule_injective = _named("injective")
-schedule_lrn = _named("lrn")
-schedule_matmul = _named("matmul")
-schedule_multibox_detection = _named("multibox_detection")
-schedule_multibox_prior = _named("multibox_prior")
-schedule_multibox_transform_loc = _named("multibox_transform_loc")
-schedule_nms = _named("nms")
-schedule_pool = _named("pool")
-schedule_proposal = _named("proposal")
-schedule_reduce = _named("reduce")
-schedule_reorg = _named("reorg")
-schedule_roi_align = _named("roi_align")
-schedule_roi_pool = _named("roi_pool")
-schedule_softmax = _named("softmax")
-schedule_sort = _named("sort")
-schedule_sparse_dense = _named("sparse_dense")
-schedule_topk = _named("topk")
+for _name in _NAMED:
+    globals()[f"schedule_{_name}"] = _named(_name)
+
+
+def __getattr__(name: str) -> Callable[..., Schedule]:
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}: topi.schedule(outs, target) takes any operators"
+    )
 
 
 def default_schedule(outs: Tensor | Sequence[Tensor], auto_inline: bool) -> Schedule:

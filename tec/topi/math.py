@@ -12,7 +12,7 @@ from ..te.tensor_ops import ELEMWISE, elementwise
 from .operators import output, tensor
 
 __all__ = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "clip", "cos", "cosh", "erf", "exp", "exp2", "fast_exp",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "clip", "cos", "cosh", "erf", "exp", "exp2", "fast_erf", "fast_exp",
     "fast_tanh", "floor", "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "logical_not", "negative", "reinterpret", "round", "rsqrt",
     "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 ]  # fmt: skip
@@ -45,6 +45,7 @@ cosh = _unary("cosh", te.cosh)
 erf = _unary("erf", te.erf)
 exp = _unary("exp", te.exp)
 exp2 = _unary("exp2", te.exp2)
+fast_erf = _unary("fast_erf", te.erf, "erf(x): tec's own is the fast one")
 fast_exp = _unary("fast_exp", te.exp, "exp(x): tec's own is the fast one")
 fast_tanh = _unary("fast_tanh", te.tanh, "tanh(x): tec's own is the fast one")
 floor = _unary("floor", te.floor)

@@ -12,7 +12,7 @@ from ..te.tensor_ops import BROADCAST, elementwise
 from . import broadcast
 from .operators import axis_of, output, tensor, type_of
 from .tag import INJECTIVE
-from .transform import reshape
+from .transform import reshape, transpose
 
 
 def along(v: Tensor, axis: int, x: Tensor) -> Tensor:
@@ -102,7 +102,9 @@ def batch_norm(
 
 
 def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2.0) -> Tensor:
-    """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta. Raises ExprError for another axis than 1."""
-    if axis != 1:
-        raise ExprError(f"lrn along axis {axis}", hint="channels are axis 1")
-    return output("lrn", [tensor(data, "lrn")], size=size, alpha=alpha, beta=beta, bias=bias)
+    """x / (bias + alpha / size * sum of squares of `size` neighbours along `axis`) ** beta."""
+    x = tensor(data, "lrn")
+    at = axis_of(axis, x.ndim, "lrn")
+    swapped = [at if k == 1 else 1 if k == at else k for k in range(x.ndim)]
+    made = output("lrn", [x if at == 1 else transpose(x, swapped)], size=size, alpha=alpha, beta=beta, bias=bias)
+    return made if at == 1 else transpose(made, swapped)

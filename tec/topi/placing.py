@@ -1,4 +1,4 @@
-"""Elements put at places: `matrix_set_diag`, `strided_set`, `invert_permutation`, `adv_index`, `collapse_sum`."""
+"""Elements put at places: `matrix_set_diag`, `strided_set`, `invert_permutation`, `adv_index`, `collapse_sum`, `reverse_sequence`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .. import te
 from ..errors import ExprError
 from ..te import Tensor
 from . import reduction
-from .operators import compute, tensor, type_of
+from .operators import compute, output, tensor, type_of
 from .tag import INJECTIVE
 from .transform import reshape
 
-__all__ = ["adv_index", "collapse_sum", "invert_permutation", "matrix_set_diag", "strided_set"]
+__all__ = ["adv_index", "collapse_sum", "invert_permutation", "matrix_set_diag", "reverse_sequence", "strided_set"]
 
 
 def matrix_set_diag(data: Tensor, diagonal: Tensor, k: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
@@ -138,3 +138,20 @@ def collapse_sum(data: Tensor, target_shape: Any) -> Tensor:
     axes = [k for k, m in enumerate(have) if k < lead or (want[k - lead] == 1 and m != 1)]
     made: Tensor = reduction.sum(x, axes) if axes else x
     return reshape(made, want)
+
+
+def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0) -> Tensor:
+    """The first `seq_lengths[b]` steps of each batch entry in reverse order.
+
+    >>> a, n = te.placeholder((2, 3), name="a"), te.placeholder((2,), "int32", name="n")
+    >>> te.evaluate([topi.reverse_sequence(a, n)], {a: np.float32([[1, 2, 3], [4, 5, 6]]), n: np.int32([2, 3])})[0]
+    array([[2., 1., 3.],
+           [6., 5., 4.]], dtype=float32)
+    """
+    return output(
+        "reverse_sequence",
+        [tensor(a, "reverse_sequence"), tensor(seq_lengths, "reverse_sequence")],
+        INJECTIVE,
+        batch_axis=batch_axis,
+        time_axis=seq_axis,
+    )

@@ -18,7 +18,7 @@ from .tag import INJECTIVE
 
 __all__ = [
     "arange", "argsort", "concatenate", "cumprod", "cumsum", "einsum", "expand_dims", "flip", "full", "full_like", "gather", "gather_nd", "layout_transform",
-    "matmul", "one_hot", "repeat", "reshape", "reverse_sequence", "shape", "sort", "split", "squeeze", "stack", "strided_slice", "take", "tensordot", "tile",
+    "matmul", "one_hot", "repeat", "reshape", "shape", "sort", "split", "squeeze", "stack", "strided_slice", "take", "tensordot", "tile",
     "topk", "transpose", "trilu", "where",
 ]  # fmt: skip
 
@@ -337,23 +337,6 @@ def trilu(data: Tensor, k: int, upper: bool) -> Tensor:
     return output("trilu", [tensor(data, "trilu")], INJECTIVE, k=k, upper=upper)
 
 
-def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0) -> Tensor:
-    """The first `seq_lengths[b]` steps of each batch entry in reverse order.
-
-    >>> a, n = te.placeholder((2, 3), name="a"), te.placeholder((2,), "int32", name="n")
-    >>> te.evaluate([topi.reverse_sequence(a, n)], {a: np.float32([[1, 2, 3], [4, 5, 6]]), n: np.int32([2, 3])})[0]
-    array([[2., 1., 3.],
-           [6., 5., 4.]], dtype=float32)
-    """
-    return output(
-        "reverse_sequence",
-        [tensor(a, "reverse_sequence"), tensor(seq_lengths, "reverse_sequence")],
-        INJECTIVE,
-        batch_axis=batch_axis,
-        time_axis=seq_axis,
-    )
-
-
 def _layout(name: str) -> Layout:
     try:
         layout = Layout(name)
@@ -409,12 +392,13 @@ def _ordered(data: Tensor, axis: int, ascending: bool) -> list[Tensor]:
 def topk(
     data: Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
 ) -> Any:
-    """The `k` largest elements along `axis` (smallest: `is_ascend`) and their indices, or what `ret_type` ("values", "indices") names of that.
+    """The `k` largest elements along `axis` (smallest: `is_ascend`; all for a k below 1) and their indices, or what `ret_type` ("values", "indices") names of that.
 
     >>> [x.shape for x in topi.topk(te.placeholder((2, 8), name="a"), k=3)]
     [(2, 3), (2, 3)]
     """
     x = tensor(data, "topk")
+    k = k if k > 0 else type_of(x).shape[axis]
     values, index = outputs("topk", [x], axis=axis_of(axis, x.ndim, "topk"), k=k, largest=not is_ascend)
     if ret_type not in ("both", "values", "indices"):
         raise ExprError(f"topk with ret_type {ret_type!r}", hint="it is 'both', 'values' or 'indices'")

@@ -13,8 +13,9 @@ import pytest
 
 import tec
 import tec.compat.tvm as tvm
-from tec.compat.tvm import names
+from tec.compat.tvm import names, te, topi
 from tec.compat.tvm.install import install, uninstall
+from tec.compat.tvm.topi import testing
 from tests.foreign.tvm_reasons import rows
 
 MODULES = [
@@ -140,3 +141,20 @@ def test_the_page_names_each_test_that_does_not_pass() -> None:
     head = lines.index("| file | tests | why they do not pass |")
     table = lines[head + 2 : lines.index("", head)]
     assert table == rows()
+
+
+def test_operators_that_are_tvms_own_way():
+    """Places of extrema are int32, and what TVM keeps for a target has all operators and schedules."""
+    x = te.placeholder((3, 5), name="x")
+    for axis in (1, None):
+        found = topi.cuda.argmax(x, axis)
+        assert found.dtype == topi.argmin(x, axis).dtype == "int32"
+        with tvm.target.Target("llvm"):
+            f = tvm.build(topi.generic.schedule_reduce(found), [x, found], "llvm")
+        a, out = np.arange(15, dtype="float32").reshape(3, 5)[::-1] % 7, tvm.nd.empty(found.shape, "int32")
+        f(tvm.nd.array(np.ascontiguousarray(a)), out)
+        np.testing.assert_array_equal(out.numpy(), a.argmax(axis))
+    assert topi.x86.sort is topi.sort and topi.cuda.schedule_scan and topi.cuda.non_max_suppression
+    with pytest.raises(AttributeError, match=r"topi\.schedule"):
+        _ = topi.generic.schedule_of_all
+    assert testing.dispatch("llvm", {"generic": 1, "cpu": 2}) == 2 and testing.dispatch("cuda", {"generic": 1}) == 1

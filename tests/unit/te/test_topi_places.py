@@ -146,3 +146,33 @@ def test_roi_align(mode):
         topi.vision.roi_align_nchw(
             te.placeholder((1, 2, 4, 4), name="x"), te.placeholder((1, 5), name="r"), 2, 1.0, mode
         )
+
+
+def test_einsum_with_spaces_topk_of_all_and_lrn_along_any_axis():
+    a, b = RNG.standard_normal((2, 3)).astype("float32"), RNG.standard_normal((3, 4)).astype("float32")
+    np.testing.assert_allclose(made(lambda x, y: topi.einsum("ij, jk -> ik", x, y), a, b), a @ b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(made(lambda x: topi.topk(x, 0, ret_type="values"), a), -np.sort(-a, 1))
+    x = RNG.standard_normal((1, 2, 3, 5)).astype("float32")
+    near = sum(np.pad(x, ((0, 0), (0, 0), (0, 0), (1, 1)))[..., k : k + 5] ** 2 for k in range(3))
+    want = x / (2.0 + 0.5 / 3 * near) ** 0.75
+    np.testing.assert_allclose(made(lambda v: topi.nn.lrn(v, 3, 3, 0.5, 0.75, 2.0), x), want, rtol=1e-5, atol=1e-6)
+
+
+def test_the_loss_of_one_prediction():
+    p, w = RNG.standard_normal(5).astype("float32"), RNG.random(5).astype("float32")
+    got = made(lambda a, t, b: topi.nn.nll_loss(a, t, b, "sum", -1), p, np.asarray(3, "int32"), w)
+    np.testing.assert_allclose(got, -p[3] * w[3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("multiplied", [True, False])
+def test_correlation(multiplied):
+    a, b = (RNG.standard_normal((1, 2, 5, 6)).astype("float32") for _ in range(2))
+    got = made(lambda x, y: topi.nn.correlation_nchw(x, y, 3, 2, 1, 2, 3, multiplied), a, b)
+    one, other = (np.pad(v, ((0, 0), (0, 0), (3, 3), (3, 3))) for v in (a, b))
+    assert got.shape == (1, 9, 5, 6)
+    for q, i, j in np.ndindex(9, 5, 6):
+        y, x = (q // 3 - 1) * 2, (q % 3 - 1) * 2
+        first = one[0, :, i + 2 : i + 5, j + 2 : j + 5]
+        second = other[0, :, i + 2 + y : i + 5 + y, j + 2 + x : j + 5 + x]
+        want = (first * second if multiplied else abs(first - second)).mean()
+        assert abs(got[0, q, i, j] - want) < 1e-5

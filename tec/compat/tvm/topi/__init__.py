@@ -8,6 +8,7 @@ from typing import Any
 from tec import topi as _topi
 from tec.te import Tensor
 from tec.topi import broadcast, generic, image, reduction, sparse, tag, transform, utils, vision
+from tec.topi.operators import compute
 
 from ..names import absent
 from . import nn
@@ -26,8 +27,28 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     return _topi.reshape(_topi.strided_slice(_topi.reshape(a, (-1,)), [0], [count]), newshape)
 
 
+def _index(name: str) -> Any:
+    def function(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
+        found = getattr(_topi, name)(data, axis, keepdims, select_last_index)
+        return compute(found.shape, lambda *i: found(*i).astype("int32"), name, tag.INJECTIVE)
+
+    function.__name__ = name
+    function.__doc__ = f"tec.topi.{name}, whose index is int32, as in TVM."
+    return function
+
+
+argmax, argmin = _index("argmax"), _index("argmin")
+
+
 # What TVM keeps for one target: here the definitions that all have, and schedules for the current target.
-cuda = SimpleNamespace(**{n: getattr(m, n) for m in (nn, generic, vision) for n in dir(m) if not n.startswith("_")})
+cuda = SimpleNamespace(
+    **{
+        n: globals().get(n, getattr(m, n))
+        for m in (_topi, nn, generic, vision)
+        for n in dir(m)
+        if not n.startswith("_")
+    }
+)
 rocm = x86 = gpu = arm_cpu = mali = bifrost = intel_graphics = hls = cuda
 
 __getattr__ = absent(__name__)
