@@ -27,6 +27,3 @@ def sha256(data: Any = b"") -> _Hash:
     import hashlib
 
     return hashlib.sha256(data)
-
-
-__all__ = ["sha256"]

@@ -45,6 +45,3 @@ def features(body: S.Stmt) -> Features:
 
     visit(body, None, look)
     return found
-
-
-__all__ = ["Features", "features"]

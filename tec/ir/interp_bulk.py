@@ -207,4 +207,3 @@ CALLS = {
     **dict.fromkeys(("wgmma_fence", "proxy_fence", "bulk_release", "turn_take", "turn_give", "turn_meet", "mbarrier_fence", "early_wait"), at_once),
     **dict.fromkeys(("mbarrier_init", "mbarrier_expect", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
-__all__ = ["CALLS"]

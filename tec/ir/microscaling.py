@@ -154,19 +154,3 @@ def powers(scales: Any) -> Any:
     """float32 of E8M0 bytes."""
     s = np.asarray(scales, np.uint8).astype(np.int32)
     return np.where(s == NO_SCALE, np.float32(np.nan), np.ldexp(np.float32(1), s - BIAS)).astype(np.float32)
-
-
-__all__ = [
-    "BIAS",
-    "BLOCK",
-    "FORMATS",
-    "NO_SCALE",
-    "Format",
-    "dequantize",
-    "encode",
-    "format_of",
-    "pack",
-    "powers",
-    "quantize",
-    "unpack",
-]

@@ -87,6 +87,3 @@ def compute(s: ScaledMatrix, a: Any, b: Any, c: Any, scale_a: Any, scale_b: Any)
     with np.errstate(invalid="ignore", over="ignore"):
         d = scatter(s.sums, "acc", np.asarray(c, np.float64)) + matrix("a", a, scale_a) @ matrix("b", b, scale_b).T
         return gather(s.sums, "acc", d.astype(np.float32))
-
-
-__all__ = ["CODES", "WAVE", "ScaledMatrix", "compute", "scaled_of"]

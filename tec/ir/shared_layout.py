@@ -35,6 +35,3 @@ def shared_layout(body: S.Stmt) -> tuple[dict[int, int], int]:
 
     visit(body, None, on_stmt)
     return offsets, end
-
-
-__all__ = ["PIECE_BYTES", "boundary_of", "shared_layout"]

@@ -127,6 +127,3 @@ class MXScaleTensor(_Tensor):
         ends = e8m0_codes(np.array([low or _LOWEST, high or _HIGHEST]))
         self.data = self._drawn(int(ends[0]), int(ends[1]) + 1)
         return self
-
-
-__all__ = ["E2M1", "MXFP4Tensor", "MXScaleTensor", "e2m1_codes", "e8m0_codes", "e8m0_values", "packed", "unpacked"]

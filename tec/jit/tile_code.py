@@ -134,6 +134,3 @@ def text_of(module: Any, what: str) -> str:
         made = t.get(what)
         texts.append(made() if callable(made) else made or "")
     return "\n".join(texts)
-
-
-__all__ = ["Compiled", "Signature", "Texts", "text_of"]

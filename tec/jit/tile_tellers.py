@@ -153,6 +153,3 @@ def _sorted_out(
         else:
             values.append((at, expression, t))
     return constants, [(e, t) for _, e, t in sorted(values)]
-
-
-__all__ = ["Told", "class_of", "descriptor", "is_wide", "reach", "teller_of"]

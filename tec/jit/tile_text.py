@@ -73,6 +73,3 @@ class KernelText(KernelInterface):
             alike = [p.name in names or k in names for names in self._alike]
             found.append(Parameter(k, p.name, p.name in constants, p.default, p.annotation, *alike))
         return found
-
-
-__all__ = ["KernelInterface", "KernelText", "Parameter"]

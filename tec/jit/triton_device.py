@@ -81,6 +81,3 @@ class CublasLt:
     def matmul(self, a: Any, b: Any, c: Any) -> None:
         """c = a @ b.T."""
         c.copy_((a.float() @ b.float().T) if a.element_size() == 1 else a @ b.T)
-
-
-__all__ = ["CublasLt", "Driver"]

@@ -138,6 +138,3 @@ class Mark:
 def perf_report(benchmarks: Any) -> Callable[[Any], Mark]:
     """A decorator: benchmarks of a function."""
     return lambda fn: Mark(fn, benchmarks)
-
-
-__all__ = ["Benchmark", "Mark", "assert_almost_equal", "assert_close", "do_bench", "has_gpu", "perf_report"]

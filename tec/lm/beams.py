@@ -151,6 +151,3 @@ def search(lm: LanguageModel, prompt: Prompt, count: int, max_tokens: int, lengt
         text = "" if tokenizer is None else tokenizer.decode(own)
         made.append(Beam(tuple(own), text, logprob, score, reason))
     return made
-
-
-__all__ = ["Beam", "BeamSearch", "search"]

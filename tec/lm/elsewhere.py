@@ -38,6 +38,3 @@ def hint(name: str, table: Mapping[str, str], known: Collection[str]) -> str:
     if name in table:
         return table[name]
     return ", ".join(near(name, known, 2))
-
-
-__all__ = ["FUNCTIONS", "METHODS", "SETTINGS", "hint"]

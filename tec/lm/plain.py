@@ -67,6 +67,3 @@ def graph_of(
         if tokens is not None:
             layers.tokens = tokens
         return layers.finish(find(checkpoint.architecture)(layers))
-
-
-__all__ = ["PlainWeights", "graph_of"]

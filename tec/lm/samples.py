@@ -98,6 +98,3 @@ def _take(lm: LanguageModel, text: _Text, prompt: Sequence[int], logits: Any, mo
     if text.reason is not None and text.reason != "stop":
         text.stops.add(text.stream.rest(), final=True)
         text.reason = "stop" if text.stops.stopped else text.reason
-
-
-__all__ = ["Sample", "draw"]

@@ -350,6 +350,3 @@ def describe(error: BaseException) -> tuple[int, dict[str, Any], dict[str, str]]
     if isinstance(error, (ArgumentError, TemplateFault)):
         return 400, error_body(error.summary, "invalid_request_error"), {}
     return 500, error_body("the server failed at this request; its log says why", "server_error"), {}
-
-
-__all__ = ["application", "describe", "error_body", "run"]

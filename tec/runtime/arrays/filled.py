@@ -11,8 +11,6 @@ from ..devices.device import DeviceLike
 from .dtypes import DTypeLike, ShapeLike, check_number, dtype_name
 from .ndarray import NDArray, empty
 
-__all__ = ["empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
-
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
     """A new array of zeros on `device`."""

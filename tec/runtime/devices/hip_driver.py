@@ -283,6 +283,3 @@ def launch_error(
         f"kernel {name!r} could not be launched (grid {grid}, block {block}, {shared_bytes} bytes shared): {why}",
         hint=hint,
     )
-
-
-__all__ = ["HipDriver", "launch_error", "library_names"]

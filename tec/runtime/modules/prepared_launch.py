@@ -91,14 +91,3 @@ def prepared_launch(driver: Any, function: Any, info: LaunchInfo, getter: Argume
             raise driver._launch_failed(function, info.grid, info.block, info.shared_bytes, status)
 
     return launch
-
-
-__all__ = [
-    "EARLY",
-    "PROGRAMMATIC_STREAM_SERIALIZATION",
-    "Arguments",
-    "LaunchAttribute",
-    "LaunchConfig",
-    "PreparedLaunch",
-    "prepared_launch",
-]

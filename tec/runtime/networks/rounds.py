@@ -49,6 +49,3 @@ class Rounds:
     def wait(self, number: int) -> None:
         """Until a round is done."""
         self._marks[number % _MARKS].sync()
-
-
-__all__ = ["Rounds"]
