@@ -86,10 +86,19 @@ class _Known:
         # Outputs that are no memory of their own: (which, bytes, the array that they lie in, as its number among inputs and outputs, the place there or the address).
         self.copies: list[tuple[int, int, int | None, int]] = []
         moving = [*engine._inputs, *engine._outputs]  # bases that lie elsewhere in each run
+        # What says whether indices are inside is nobody's but ours, and stays where it is.
+        self.flags: list[np.ndarray[Any, Any]] = []
+        checks = [k for k, o in enumerate(plan.outputs) if o.check is not None]
+        is_last = checks == list(range(len(plan.outputs) - len(checks), len(plan.outputs)))
+        stay = is_last and not any(engine._outputs[k] is None for k in checks)
+        self.checks = frozenset() if stay else frozenset(checks)
         for k, (o, base, place) in enumerate(zip(plan.outputs, engine._outputs, layout.outputs(binding)[1])):
             assert place is not None
             align = PAGE if place.nbytes >= PAGED_BYTES else ALIGN
             places = [] if base is None else read.get(base, [])
+            if stay and o.check is not None:
+                self._keep(engine, place.nbytes, places)
+                continue
             self.outputs.append((place.nbytes + align, align, place.shape, numpy_dtype(place.dtype), places))
             if base is None:
                 value = layout.names[o.value]
@@ -97,9 +106,15 @@ class _Known:
                 array = moving.index(of) if of in moving else None
                 start = engine.address(value) if array is None else int(binding.offsets[value])
                 self.copies.append((k, place.nbytes, array, start))
-        self.checks = frozenset(k for k, o in enumerate(plan.outputs) if o.check is not None)
         self.kept: dict[int, np.ndarray[Any, Any]] = {}  # by the output
         self.places = sum(map(len, at_inputs)) + sum(len(o[4]) for o in self.outputs)
+
+    def _keep(self, engine: HostEngine, nbytes: int, places: Places) -> None:
+        raw = np.empty(nbytes + ALIGN, np.uint8)
+        behind = -address_of(raw) & ALIGN - 1
+        self.flags.append(raw[behind : behind + nbytes])
+        for at, offset in places:
+            self.pointers[at] = engine.pointers[at] = address_of(raw) + behind + offset
 
 
 def _is_unseen(block: np.ndarray[Any, Any]) -> bool:
@@ -190,6 +205,9 @@ class DirectRuns:
             ctypes.memmove(address_of(out[k]), start, nbytes)
         if status or (known.checks and not all(out[k].all() for k in known.checks)):
             return None
+        for flags in known.flags:
+            if b"\0" in flags.tobytes():
+                return None
         return [made for k, made in enumerate(out) if k not in known.checks] if known.checks else out
 
     def _put(self, known: _Known, given: Sequence[Any]) -> bool:

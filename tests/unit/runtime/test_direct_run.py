@@ -191,3 +191,25 @@ def test_outputs_may_have_the_names_of_inputs_and_of_one_another(direct):
         for got, want in zip(net.run([a]), [np.exp(a), np.exp(a).ravel(), -a, a, a.ravel()], strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5)
     assert direct[-1]
+
+
+def test_what_checks_say_is_read_anew_each_run(direct):
+    """Their memory stays where it is from run to run."""
+    g = Graph()
+    x, i, j = g.input("x", "float32", (6, 3)), g.input("i", "int64", (5000,)), g.input("j", "int32", (2,))
+    g.set_outputs([g.add("gather", [x, k], {"axis": 0})[0] for k in (i, j)], ["y", "z"])
+    net, rng = tec.compile(g, target="llvm"), np.random.default_rng(0)
+    table, few = rng.standard_normal((6, 3)).astype("float32"), np.array([5, -6], "int32")
+    for place in (None, None, 4999, None, 0, None):
+        many = rng.integers(-6, 6, 5000)
+        if place is None:
+            y, z = net.run([table, many, few])
+            np.testing.assert_array_equal(y, table[many])
+            np.testing.assert_array_equal(z, table[few])
+            continue
+        many[place] = 6
+        with pytest.raises(ArgumentError, match="outside of -6 to 5"):
+            net.run([table, many, few])
+    with pytest.raises(ArgumentError, match="outside of -6 to 5"):
+        net.run([table, rng.integers(-6, 6, 5000), few + 1])
+    assert direct.count(True) >= 2
