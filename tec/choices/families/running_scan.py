@@ -15,6 +15,7 @@ from ..parts import loops
 
 # Elements of a thread's own line that it loads at once: their additions wait for each other, the loads need not.
 AHEAD = 16
+_ROWS = 4  # that a wide strip goes down together: as many lines of memory come, and as many go
 
 
 class Scan:
@@ -119,20 +120,41 @@ class Scan:
                 for number in range(vectors):
                     do(number)
 
-            each(lambda v: loops.put_vector(ib, acc, v * lanes, one))
-            with ib.for_range(0, n, "k") as k:
-                row = around.at(line, n - 1 - k if self.back else k)
-
-                def go_on(v: Any) -> None:
+            def down(v: Any, k: Any, rows: int, before: Any) -> Any:
+                """The results of a vector in some rows, and what is ahead of the next one."""
+                for r in range(rows):
+                    step = k + r
+                    row = around.at(line, n - 1 - step if self.back else step)
                     at = (*row, te.min(first + v * lanes, inner - lanes))
-                    before = ib.let("before", loops.vector(acc, v * lanes, lanes))
                     value = self.src.buffer.vload(at, vector)
                     after = ib.let("after", self.both(before, value if wide == vector else value.astype(wide)))
-                    loops.put_vector(ib, acc, v * lanes, after)
                     result = before if self.strict else after
                     ib.emit(self.dst.buffer.vstore(at, result if wide == vector else result.astype(vector)))
+                    before = after
+                return before
 
-                each(go_on)
+            def go_on(k: Any, rows: int, is_first: bool = False, is_last: bool = False) -> None:
+                def one_vector(v: Any) -> None:
+                    before = one if is_first else ib.let("before", loops.vector(acc, v * lanes, lanes))
+                    after = down(v, k, rows, before)
+                    if not is_last:
+                        loops.put_vector(ib, acc, v * lanes, after)
+
+                each(one_vector)
+
+            if in_registers:
+                each(lambda v: loops.put_vector(ib, acc, v * lanes, one))
+                with ib.for_range(0, n, "k") as k:
+                    go_on(k, 1)
+            else:
+                # Some rows at once: sums in a cache take a load and a store for each vector that goes by.
+                rows, rest = min(n, _ROWS), n % _ROWS if n > _ROWS else 0
+                go_on(0, rows, is_first=True, is_last=n == rows)
+                if n >= 2 * _ROWS:
+                    with ib.for_range(1, n // _ROWS, "k") as k:
+                        go_on(k * _ROWS, _ROWS)
+                if rest:
+                    go_on(n - rest, rest, is_last=True)
 
 
 class _OfTile(Scan):

@@ -108,6 +108,10 @@ def test_a_thread_has_a_line_that_it_loads_as_vectors(shape, threads):
         ((5, 300), 0, {"exclusive": True}, "float32"),  # two cores have strips of 150
         ((3, 4, 2, 170), 1, {"reverse": True}, "float16"),  # sums of float32
         ((3, 70000), 0, {}, "int32"),  # strips of a cache's part; the last begins earlier
+        ((4, 700), 0, {"reverse": True}, "float32"),  # some rows at once: all of them, parts of them, a rest
+        ((8, 700), 0, {"exclusive": True}, "float32"),
+        ((11, 700), 0, {}, "float32"),
+        ((13, 700), 0, {"exclusive": True, "reverse": True}, "int32"),
     ],
 )
 def test_running_sums_of_wide_rows(shape, axis, flags, dtype):
