@@ -90,7 +90,7 @@ def test_few_rows_are_not_summed_by_strips_of_a_matrix_in_memory() -> None:
 @pytest.mark.parametrize(("target", "n"), [("llvm -mcpu=haswell", 11), ("llvm -mcpu=znver4", 13), ("llvm", 15)])
 def test_columns_that_fill_no_vector_are_a_panel_of_whole_ones(target: str, n: int) -> None:
     """Two tiles of half as many columns would load each element of A twice."""
-    xs, outs = program("matmul", {}, ("float32", (3, 40, 96)), ("float32", (3, 96, n)))
+    xs, outs = program("matmul", {}, ("float32", (3, 40, 48)), ("float32", (3, 48, n)))
     space = next(s for s in spaces(outs, target) if isinstance(s, RegisterTiles))
     assert (space.default["columns"], space.default["panels"]) == (16, 1)
     assert "beyond the last" in space.refusal({**space.default, "panels": 0})
@@ -98,6 +98,14 @@ def test_columns_that_fill_no_vector_are_a_panel_of_whole_ones(target: str, n: i
         values = feeds(xs)
         (got,) = run(xs, space.apply(space.default), target, values)
         np.testing.assert_allclose(got, values[0] @ values[1], rtol=1e-4, atol=1e-4)
+
+
+def test_rows_go_along_all_of_six_panels_together() -> None:
+    """Along four and then two of them all rows, and lines of the result, would come twice."""
+    attrs = {"layout_b": Layout("NK32n"), "columns": 176}
+    _, outs = program("matmul", attrs, ("float32", (8000, 120)), ("float32", (6, 120, 32)))
+    space = next(s for s in spaces(outs, "llvm -mcpu=znver4") if isinstance(s, RegisterTiles))
+    assert space.default["panels"] == 6
 
 
 @thinned(1, ("seed", range(6)), ("target", ["llvm", "llvm -mcpu=haswell"]))

@@ -8,7 +8,7 @@ a register tile a thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from ....ir.dtype import dtype_info
@@ -171,7 +171,7 @@ class RegisterTiles(Space):
         self.parameters = {
             "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
             "columns": columns, "unroll": tuple(u for u in (4, 1, 2, 8) if u == 1 or not reduce_size(op) or self._steps() % u == 0), "parallel": (True,) if self.is_open else (True, False),
-            "panels": _TOGETHER if self._has_panels() else (0,), "parts": self._parts(),
+            "panels": self._together(columns) if self._has_panels() else (0,), "parts": self._parts(),
         }  # fmt: skip
 
     @classmethod
@@ -320,6 +320,11 @@ class RegisterTiles(Space):
         if self.n is None or self.dot is not None:
             return self.n is not None and self.m is not None and bool(self.block)
         return self.m is not None if self.block else contraction(self.group, self.op) is not None
+
+    def _together(self, columns: Iterable[int | None]) -> tuple[int, ...]:
+        """Panels that rows may go along together: all of a few too, of which the last ones would take rows another time."""
+        counts = {-(-(self.n or 1) // c) for c in columns if c}
+        return tuple(dict.fromkeys((*_TOGETHER, *sorted(n for n in counts if n <= _TOGETHER[-1]))))
 
     def _parts(self) -> tuple[int, ...]:
         """In how many equal parts the sum may go: one where a panel stays in the second-level cache from tile to tile; else also so many that parts of a panel do, in the first and
