@@ -23,7 +23,8 @@ from .top_k import TopK
 
 _RUN = 16  # elements that a CPU looks at together: some vectors
 _WORDS_A_STEP = 16  # compared, in vectors of 8 and with half of the loads of a heap's
-_EXCHANGED = 16  # instructions for a pair of words in shared memory: places, both loads, order, both stores
+_EXCHANGED = 8  # instructions for a pair of words in registers: the order of two halves each, and four selections
+_BROUGHT = 4  # for a word from shared memory and back
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 
@@ -97,9 +98,10 @@ class Largest(loops.LoopForm):
             return self.chains(_SEARCHED * (1 + n / threads) + k, count * threads)
         if choice["algorithm"] == "shared":
             threads, moved = shared_sorts.threads_of(self.of), float(moved_bytes(self.group))
-            steps, pairs = shared_sorts.steps_of(self.of), shared_sorts.size_of(self.of) / 2 / threads
+            passes, steps = shared_sorts.passes_of(self.of)
+            each = shared_sorts.size_of(self.of) / threads  # words of a thread
             return Footprint((Kernel(
-                count, threads, shared_sorts.size_of(self.of) * shared_sorts.word_bytes(self.of), 0, moved, moved, issued=steps * pairs * _EXCHANGED, waits=3, barriers=2 * steps,
+                count, threads, shared_sorts.shared_bytes(self.of), 0, moved, moved, issued=each * (steps / 2 * _EXCHANGED + passes * _BROUGHT), waits=3, barriers=2 * passes,
             ),))  # fmt: skip
         passes = deep * (deep + 1) // 2
         return self.chains(passes, count * n, passes)
