@@ -47,6 +47,7 @@ from .passes.spellings import one_spelling
 from .passes.split_concat import split_concat
 from .passes.stored_phases import stored_phases
 from .passes.turn_products import turn_products
+from .passes.turned_results import turned_results
 from .passes.views import move_views
 from .passes.weights import order_weights
 from .passes.widen_halves import widen_halves
@@ -87,6 +88,7 @@ def passes() -> tuple[Pass, ...]:
         clean,
         Pass("move_views", lambda g, t, d: move_views(g, t)),
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),  # of networks with channels last: transposes have moved away
+        Pass("turned_results", lambda g, t, d: turned_results(g, t)),
         Pass("find_gelu", lambda g, t, d: find_gelu(g)),
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),

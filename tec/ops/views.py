@@ -51,6 +51,22 @@ def normal_steps(steps: Steps, shape: Sequence[int]) -> Steps:
     return made if made == tuple(steps) else normal_steps(made, shape)
 
 
+def squeezed_steps(steps: Steps, shape: Sequence[int]) -> Steps:
+    """Equal steps whose transposes have no dimensions of extent 1."""
+    out: list[Step] = []
+    now = tuple(shape)
+    for kind, to in steps:
+        after = apply_shape(now, ((kind, to),))
+        long = [k for k, n in enumerate(now) if n != 1]
+        if kind == "transpose" and len(long) < len(now):
+            order = tuple(long.index(p) for p in to if p in long)
+            out += [("reshape", tuple(now[k] for k in long)), ("transpose", order), ("reshape", after)]
+        else:
+            out.append((kind, to))
+        now = after
+    return normal_steps(tuple(out), shape)
+
+
 def out_shape(out: Sequence[tuple[Step, tuple[int, ...]]], shape: Sequence[int]) -> tuple[int, ...]:
     return apply_shape(out[-1][1], (out[-1][0],)) if out else tuple(shape)
 

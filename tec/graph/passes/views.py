@@ -25,7 +25,7 @@ import numpy as np
 from ...ops.dims import Dim, at_most
 from ...ops.registry import ALONG_AXES, SHAPED
 from ...ops.typical import typical
-from ...ops.views import Steps, apply_shape, normal_steps, swap_last
+from ...ops.views import Steps, apply_shape, normal_steps, squeezed_steps, swap_last
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
@@ -270,6 +270,8 @@ class _Mover(Rebuild):
             steps_b = normal_steps((*steps_b, ("reshape", y.shape[-2:])), b.shape)
         operands = []
         for key, v, base, steps in (("a", x, a, steps_a), ("b", y, b, steps_b)):
+            plain = squeezed_steps(steps, base.shape)
+            steps = plain if swap_last(plain)[1] and len(plain) == 1 else steps
             own, swapped = swap_last(steps)
             # A CPU's product reads rows of B: columns would be gathered.
             if swapped and (self.target.is_gpu or key == "a" or attrs.get("transpose_b")):
