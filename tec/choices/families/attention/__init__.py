@@ -49,7 +49,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     if all(isinstance(n, int) for n in _head_sizes(form)):
         packed = is_packed(form.inputs)
         direct = FewRowsMatrixAttention(group, target, *found)
-        if direct.fits_at_all and not packed:
+        if direct.fits_at_all:
             yield direct
         few = FewRowsAttention(group, target, *found)
         if few.fits_at_all:

@@ -4,7 +4,7 @@ As `few_rows`, work-groups share the keys of a head or of the heads that have th
 unit's, which takes a tenth of the instructions: by vector code they are longer at work than keys and values take to come. Keys and values go from memory to the registers of
 the lanes that hand them to the unit. Which element of a head stands where in a sum is no matter, so a lane loads 16 bytes of a row, and queries are loaded in the same
 order; a lane's values of some keys are operands for as many tiles of results as a load has elements. Keys of the next block are under way as soon as the scores of this one are
-there, and values as soon as its sums are, so that a block needs no second set of registers.
+there, and values as soon as its sums are, so that a block needs no second set of registers. Codes are multiplied by their scales when they become operands.
 
     waves     of a work-group
     keys      of a wavefront's block
@@ -17,8 +17,8 @@ import itertools
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir.dtype import dtype_info
-from ....ir.expr import Expr
+from ....ir.dtype import dtype_info, with_lanes
+from ....ir.expr import Broadcast, Expr
 from ....ops.attention import order_of, stored
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
@@ -70,9 +70,11 @@ class DirectWave(Wave):
         # Blocks are dealt to all wavefronts in turn, so that none has two before each has one.
         steps = te.indexdiv(te.max(end - begin, 0) + (splits * self.waves - 1), splits * self.waves)
         steps = ib.let("steps", steps)
-        self.in_keys = ib.allocate(self.dtype, (n // self.f.keys * self.chunks * self.of_key,), "keys", scope="local")
-        count = n // self.f.instr.k * self.own * self.rounds * self.of_value
-        self.in_values = ib.allocate(self.dtype, (count,), "values", scope="local")
+        rows = {"k": n // self.f.keys, "v": n // self.f.instr.k * self.own}  # that a lane has a part of
+        self.in_keys = self._held("k", rows["k"] * self.chunks * self.of_key, "keys")
+        self.in_values = self._held("v", rows["v"] * self.rounds * self.of_value, "values")
+        scaled = [operand for operand in rows if f"{operand}_scale" in self.k.sources]
+        self.scales = {o: ib.allocate(self.k.acc, (rows[o],), f"{o}_scales", scope="local") for o in scaled}
         self._enter(begin * n, splits * self.waves * n)
         with ib.if_scope(steps > 0):
             self._bring_keys(begin * n)
@@ -93,6 +95,9 @@ class DirectWave(Wave):
                 self._bring_values(after)
 
     # ---- loads
+
+    def _held(self, operand: str, count: int, name: str) -> BufferVar:
+        return self.ib.allocate(self.k.sources[operand].dtype, (count,), name, scope="local")
 
     def _enter(self, key: Index, apart: int) -> None:
         """Ahead of the first block, whose keys begin at `key`; blocks of this wavefront are `apart` keys apart."""
@@ -116,11 +121,16 @@ class DirectWave(Wave):
     def _load_row(self, operand: str, to: BufferVar, at: int, row: tuple[Any, ...], first: Index, n: int) -> None:
         loops.put_vector(self.ib, to, at, loops.vector_at(self.k.sources[operand], row, first, n))
 
+    def _load_scale(self, operand: str, at: int, row: tuple[Any, ...]) -> None:
+        if operand in self.scales:
+            self.scales[operand][at] = self.k.sources[f"{operand}_scale"][(*row, 0)].astype(self.k.acc)
+
     def _bring_keys(self, key: Index) -> None:
         f, n = self.f, self.of_key
         row, _ = f.operand(f.key_role, self.lane, 0)
         for t in range(self.keys // f.keys):
             place = self._row_of("k", self.ib.let("key", key + f.key_row(t, row)))
+            self._load_scale("k", t, place)
             for c in range(self.chunks):
                 first = c * self.along * n + self._own_along() * n
                 self._load_row("k", self.in_keys, (t * self.chunks + c) * n, place, first, n)
@@ -131,6 +141,7 @@ class DirectWave(Wave):
             for e in range(self.own):
                 row, own = f.operand(f.key_role, self.lane, e)
                 place = self._row_of("v", self.ib.let("key", key + own + vector * f.instr.k))
+                self._load_scale("v", vector * self.own + e, place)
                 for m in range(self.rounds):
                     at = ((vector * self.own + e) * self.rounds + m) * n
                     self._load_row("v", self.in_values, at, place, m * f.keys * n + row * n, n)
@@ -168,17 +179,27 @@ class DirectWave(Wave):
     def at_once(self) -> int:
         return 1
 
+    def _numbers(self, operand: str, x: Expr, n: int, row: int) -> Expr:
+        """What `n` elements of a row stand for, in the queries' type; `row`: which of those that a lane has."""
+        made: Expr = x.astype(with_lanes(self.dtype, n))
+        if operand not in self.scales:
+            return made
+        scale = self.scales[operand][row]
+        scaled: Expr = made.astype(with_lanes(self.k.acc, n)) * (Broadcast(scale, n) if n > 1 else scale)
+        return scaled.astype(with_lanes(self.dtype, n))
+
     def _keys_of(self, tile: int, part: int) -> list[tuple[int, Expr]]:
         chunk, h = divmod(part, self.in_turn)
         at = (tile * self.chunks + chunk) * self.of_key + h * self.own
-        return [(tile, loops.vector(self.in_keys, at, self.own))]
+        return [(tile, self._numbers("k", loops.vector(self.in_keys, at, self.own), self.own, tile))]
 
     def _values_of(self, tile: int, vector: int) -> list[tuple[int, Expr]]:
         """One element of each of a lane's values: tiles have neighbouring elements."""
         m, j = divmod(tile, self.of_value)
         one = self.ib.allocate(self.dtype, (self.own,), "one", scope="local")
         for e in range(self.own):
-            one[e] = self.in_values[((vector * self.own + e) * self.rounds + m) * self.of_value + j]
+            row = vector * self.own + e
+            one[e] = self._numbers("v", self.in_values[(row * self.rounds + m) * self.of_value + j], 1, row)
         return [(tile, loops.vector(one, 0, self.own))]
 
     # ---- the end
