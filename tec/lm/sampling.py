@@ -13,6 +13,8 @@ import numpy as np
 from ..errors import ArgumentError
 from ..records import dataclass
 
+_FAR = 12.0  # in logits at temperature 1: others together weigh little, and few draws meet one
+_WIDER = 1.001  # for what rounding takes off
 _PENALIZED = 64  # the last tokens that repetition penalties see, as llama.cpp's default
 
 
@@ -93,6 +95,30 @@ class Sampling:
         return Picker(self)
 
 
+def _falling(x: Any) -> Any:
+    """Places of numbers in falling order, of equals the first first. Numbers of 32 bits are sorted with their places as words of 64, a fourth of an argsort's time."""
+    if x.dtype != np.float32:
+        return np.argsort(-x, kind="stable")
+    bits = (x + np.float32(0)).view(np.uint32)  # without -0
+    rising = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
+    words = (~rising).astype(np.uint64) << np.uint64(32) | np.arange(len(x), dtype=np.uint64)
+    words.sort()
+    return (words & np.uint64(0xFFFFFFFF)).astype(np.intp)
+
+
+def _largest(x: Any, count: int) -> Any:
+    """Places of the `count` largest numbers and of all that equal the least of them."""
+    return np.flatnonzero(x >= np.partition(x, len(x) - count)[len(x) - count])
+
+
+def _drawn(weights: Any, rest: float, number: float) -> int:
+    """The place that a number of [0, 1) draws; that behind the last one where it is among the rest."""
+    shares = np.cumsum(weights / (weights.sum() + rest))
+    if not rest:
+        shares /= shares[-1]
+    return int(np.searchsorted(shares, number, side="right"))
+
+
 def no_numbers() -> ArgumentError:
     """What is told where logits are no numbers."""
     return ArgumentError("the model's logits are no numbers", hint="a range that float16 has not: try --dtype float32")
@@ -113,6 +139,7 @@ class Picker:
         """The token for logits [vocabulary]; of equals the first. written: the tokens before it. Raises ArgumentError where logits are no numbers."""
         s = self.sampling
         x = np.asarray(logits)
+        x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
         if s.temperature == 0 and not s.logit_bias and not s.counts_written:
             best = int(x.argmax())  # of what is no number the first
             if np.isfinite(x[best]):
@@ -122,28 +149,46 @@ class Picker:
         x = self._biased(x, written)
         if s.temperature == 0:
             return int(x.argmax())
-        order, x = self._likeliest(x)
-        p = np.exp((x - x[0]) / s.temperature)
-        p /= p.sum()
-        count = len(p)
+        order, weights, rest = self._likely(x)
+        if rest and s.top_p < 1 and weights.sum() < s.top_p * (weights.sum() + rest):
+            order, weights, rest = self._sorted(x, _falling(x))
+        count = len(order)
         if s.top_p < 1:
-            count = min(count, int(np.searchsorted(np.cumsum(p), s.top_p)) + 1)
+            shares = np.cumsum(weights / (weights.sum() + rest))
+            count = min(count, int(np.searchsorted(shares, s.top_p)) + 1)
         if s.min_p:
-            count = min(count, max(1, int(np.count_nonzero(p >= s.min_p * p[0]))))
-        order, p = order[:count], p[:count] / p[:count].sum()
-        return int(self.rng.choice(order, p=p))
+            count = min(count, max(1, int(np.count_nonzero(weights >= s.min_p * weights[0]))))
+        drawn = self.rng.random()
+        if rest and s.top_p == 1 and not s.min_p:  # all tokens may be drawn
+            if (at := _drawn(weights, rest, drawn)) < count:
+                return int(order[at])
+            order, weights, _ = self._sorted(x, _falling(x))
+            count = len(order)
+        return int(order[_drawn(weights[:count], 0.0, drawn)])
 
-    def _likeliest(self, x: Any) -> tuple[Any, Any]:
-        """Tokens by their logits in falling order, the `top_k` first ones, and these logits as float64."""
-        k = self.sampling.top_k
-        if k and k < len(x) // 8:  # a full sort of a large vocabulary takes longer than a small model's token
-            least = np.partition(x, len(x) - k)[len(x) - k]
-            some = np.flatnonzero(x >= least)
-            order = some[np.argsort(-x[some].astype(np.float64), kind="stable")]
+    def _likely(self, x: Any) -> tuple[Any, Any, float]:
+        """Tokens by their logits in falling order, the `top_k` first ones; what each weighs beside the likeliest, float64, and what others that may be drawn weigh
+        together. These are far from the likeliest: a sort of a large vocabulary takes longer than a small model's token."""
+        k, t, top = self.sampling.top_k, self.sampling.temperature, x.max()
+        if k and k < len(x) // 8:
+            near = _largest(x, k)
+        elif k:
+            return self._sorted(x, _falling(x)[:k])
         else:
-            order = np.argsort(-x.astype(np.float64), kind="stable")
-        order = order[:k] if k else order
-        return order, x[order].astype(np.float64)
+            far = max(_FAR, -np.log(self.sampling.min_p)) if self.sampling.min_p else _FAR
+            near = np.flatnonzero(x >= top - (t * far * _WIDER + _WIDER - 1))
+        if len(near) > len(x) // 4:
+            return self._sorted(x, _falling(x)[: k or None])
+        found = self._sorted(x, near[np.argsort(-x[near].astype(np.float64), kind="stable")][: k or None])
+        if k:
+            return found
+        each = np.exp((x - top) / x.dtype.type(t))
+        return *found[:2], max(0.0, float(each.sum(dtype=np.float64) - each[near].sum(dtype=np.float64)))
+
+    def _sorted(self, x: Any, order: Any) -> tuple[Any, Any, float]:
+        """All that may be drawn."""
+        some = x[order].astype(np.float64)
+        return order, np.exp((some - some[0]) / self.sampling.temperature), 0.0
 
     def _biased(self, x: Any, written: Sequence[int]) -> Any:
         s = self.sampling
@@ -166,6 +211,7 @@ class Picker:
 def log_probabilities(logits: Any, count: int) -> list[tuple[int, float]]:
     """The `count` likeliest tokens of logits [vocabulary] and the logarithms of their probabilities."""
     x = np.asarray(logits, np.float64)
-    top = np.argsort(-x, kind="stable")[:count]
+    some = _largest(x, count) if 0 < count < len(x) // 8 else np.arange(len(x))
+    top = some[np.argsort(-x[some], kind="stable")][:count]
     total = x.max() + np.log(np.exp(x - x.max()).sum())
     return [(int(t), float(x[t] - total)) for t in top]

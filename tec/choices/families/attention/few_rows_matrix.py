@@ -186,7 +186,8 @@ class DirectWave(Wave):
             return made
         scale = self.scales[operand][row]
         scaled: Expr = made.astype(with_lanes(self.k.acc, n)) * (Broadcast(scale, n) if n > 1 else scale)
-        return scaled.astype(with_lanes(self.dtype, n))
+        narrow: Expr = scaled.astype(with_lanes(self.dtype, n))
+        return narrow
 
     def _keys_of(self, tile: int, part: int) -> list[tuple[int, Expr]]:
         chunk, h = divmod(part, self.in_turn)
