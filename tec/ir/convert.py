@@ -89,7 +89,9 @@ def const(value: Any, dtype: Any = None) -> E.Expr:
 
 
 def literal(value: Any, dtype: Any = None) -> E.Expr:
-    """As `const`, of a number that a user wrote. Raises ExprError where a finite number is beyond the type: it would be infinity."""
+    """As `const`, of a number that a user wrote, or of a constant. Raises ExprError where a finite number is beyond the type: it would be infinity."""
+    if isinstance(value, (E.IntImm, E.FloatImm)):
+        dtype, value = dtype or value.dtype, value.value
     made = const(value, dtype)
     number = made.value if isinstance(made, E.Broadcast) else made
     if isinstance(number, E.FloatImm) and math.isinf(number.value) and not math.isinf(value):

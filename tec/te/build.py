@@ -15,7 +15,7 @@ from ..errors import ExprError, caller_loc
 from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES, Buffer
 from ..ir.dtype import FLOAT_MAX, dtype_info, int_range, normalize_dtype
-from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from ..ir.expr import Expr, FloatImm, IntImm, IterKind, IterVar, Range, Var
 from ..ir.expr_ops import ExprOps
 from ..likeness import meant
 from .complexes import PART, ComplexTensor
@@ -84,14 +84,14 @@ def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
 def const(value: ExprLike, dtype: DTypeLike | None = None) -> Expr:
     """A constant.
 
-    value: a bool, int, float or NumPy number. dtype: its type; by default int32 for an int (int64 if it needs it),
+    value: a bool, int, float, NumPy number or constant. dtype: its type; by default int32 for an int (int64 if it needs it),
     float32 for a float, and bool for a bool. Returns an expression. Raises ExprError for a number that the type does
     not hold: an integer beyond its range, or a finite float that would become infinity.
 
     >>> tec.const(3).dtype, tec.const(0.5, "float16").dtype
     ('int32', 'float16')
     """
-    if not isinstance(value, (bool, int, float, np.generic)):
+    if not isinstance(value, (bool, int, float, np.generic, IntImm, FloatImm)):
         raise ExprError(
             f"cannot make a constant of {value!r} ({type(value).__name__})", hint="a bool, int, float or NumPy number"
         )

@@ -8,7 +8,7 @@ from ..errors import listed
 from ..te import Tensor
 from .operators import output, tensor
 from .tag import COMM_REDUCE, COMM_REDUCE_IDX
-from .transform import flatten_all
+from .transform import flatten_all, reshape
 
 __all__ = ["all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "sum"]
 
@@ -48,7 +48,8 @@ any = _reduction("any", "Whether any holds (bool)", "bool")
 def _arg(name: str, data: Tensor, axis: int | None, keepdims: bool, last: bool) -> Tensor:
     x = tensor(data, name)
     if axis is None:
-        x, axis, keepdims = flatten_all(x), 0, False
+        found = output(name, [flatten_all(x)], COMM_REDUCE_IDX, axis=0, keepdims=bool(keepdims), last=bool(last))
+        return reshape(found, (1,) * x.ndim) if keepdims else found
     return output(name, [x], COMM_REDUCE_IDX, axis=axis, keepdims=bool(keepdims), last=bool(last))
 
 

@@ -68,7 +68,8 @@ def sparse_to_dense(
             f"sparse_to_dense with indices of shape {i.shape} into {len(output_shape)} dimensions",
             hint="(values, parts of a point), or (values,) for a vector",
         )
-    begun = compute(tuple(output_shape), lambda *_: te.const(default_value, v.dtype), "default", INJECTIVE)
+    rest = default_value() if isinstance(default_value, Tensor) else te.const(default_value, v.dtype)
+    begun = compute(tuple(output_shape), lambda *_: rest, "default", INJECTIVE)
     points = i if i.ndim == 2 else compute((*i.shape, 1), lambda k, _: i[k], "points", INJECTIVE)
     return output("scatter_nd", [begun, points, v], reduction="none")
 

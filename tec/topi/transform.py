@@ -234,8 +234,8 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return output("gather_elements", [x, tensor(indices, "gather")], INJECTIVE, axis=axis_of(axis, x.ndim, "gather"))
 
 
-def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
-    """out[y...] = data[indices[0, y...], indices[1, y...], ...]: the first dimension of `indices` is a point of `data`.
+def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """out[y...] = a[indices[0, y...], indices[1, y...], ...]: the first dimension of `indices` is a point of `a`.
 
     >>> a, i = te.placeholder((4, 3), name="a"), te.placeholder((2, 5), "int32", name="i")
     >>> topi.gather_nd(a, i).shape
@@ -248,7 +248,7 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
             hint="tec.ops' operator gather_nd has them; its points lie along the last dimension",
         )
     return output(
-        "gather_nd", [tensor(data, "gather_nd"), transpose(index, (*range(1, index.ndim), 0))], INJECTIVE, batch_dims=0
+        "gather_nd", [tensor(a, "gather_nd"), transpose(index, (*range(1, index.ndim), 0))], INJECTIVE, batch_dims=0
     )
 
 

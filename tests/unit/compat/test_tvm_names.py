@@ -154,6 +154,13 @@ def test_operators_that_are_tvms_own_way():
         a, out = np.arange(15, dtype="float32").reshape(3, 5)[::-1] % 7, tvm.nd.empty(found.shape, "int32")
         f(tvm.nd.array(np.ascontiguousarray(a)), out)
         np.testing.assert_array_equal(out.numpy(), a.argmax(axis))
+    assert topi.argmax(x, None, True).shape == (1, 1)
+    rows, outside = np.arange(6, dtype="float32").reshape(3, 2), np.array([-1, 1, 5], "int32")
+    a, at = te.placeholder(rows.shape, name="a"), te.placeholder(outside.shape, "int32", "at")
+    for mode, want in (("clip", outside.clip(0, 2)), ("wrap", outside % 3)):
+        (got,) = te.evaluate([topi.take(a, at, 0, mode=mode)], {a: rows, at: outside})
+        np.testing.assert_array_equal(got, rows[want])
+    assert tvm.tir.const(te.const(3, "int8")).dtype == "int8" and tec.const(te.const(3), "float32").value == 3.0
     assert topi.x86.sort is topi.sort and topi.cuda.schedule_scan and topi.cuda.non_max_suppression
     with pytest.raises(AttributeError, match=r"topi\.schedule"):
         _ = topi.generic.schedule_of_all

@@ -5,7 +5,9 @@ from math import prod as _product
 from types import SimpleNamespace
 from typing import Any
 
+from tec import te
 from tec import topi as _topi
+from tec.errors import ExprError
 from tec.te import Tensor
 from tec.topi import broadcast, generic, image, reduction, sparse, tag, transform, utils, vision
 from tec.topi.operators import compute
@@ -38,6 +40,22 @@ def _index(name: str) -> Any:
 
 
 argmax, argmin = _index("argmax"), _index("argmin")
+
+
+def take(a: Tensor, indices: Tensor, axis: Any = None, batch_dims: int = 0, mode: str = "clip") -> Tensor:
+    """tec.topi.take; indices outside are the nearest ("clip"), are counted around ("wrap"), or do not occur ("fast"): negative ones, too, as in TVM."""
+    if batch_dims or mode not in ("clip", "wrap", "fast"):
+        raise ExprError(f"take(batch_dims={batch_dims}, mode={mode!r})", hint="no batch dimensions; clip, wrap or fast")
+    n = _product(getattr(s, "value", s) for s in a.shape) if axis is None else a.shape[axis]
+    size = te.cast(indices.dtype, n)
+
+    def inside(*i: Any) -> Any:
+        k = indices(*i)
+        return te.floormod(k, size) if mode == "wrap" else te.max(te.min(k, size - 1), te.const(0, k.dtype))
+
+    index = indices if mode == "fast" else compute(indices.shape, inside, "index", tag.INJECTIVE)
+    made: Tensor = _topi.take(a, index, axis)
+    return made
 
 
 # What TVM keeps for one target: here the definitions that all have, and schedules for the current target.
