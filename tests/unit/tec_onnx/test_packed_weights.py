@@ -156,6 +156,15 @@ def test_dequantized_weights_of_a_product(kind: str, how: str, axis: int) -> Non
     assert any("packed_matmul" in ops for ops in net.report.functions.values())
 
 
+@pytest.mark.parametrize(("m", "is_packed"), [(256, False), (40, True)])
+def test_small_weights_of_many_rows_are_numbers(m: int, is_packed: bool) -> None:
+    """Codes would be decoded again for each block of rows, to save what fits a cache."""
+    nodes, weights = dequantized("int8", (64, 48), "axis", 1, True)
+    nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
+    net = held(model(nodes, {"x": (FLOAT, (m, 64))}, weights, (m, 48)), rows(64, m))
+    assert any("packed_matmul" in ops for ops in net.report.functions.values()) == is_packed
+
+
 @pytest.mark.parametrize("kind", ["uint4", "int8"])
 @pytest.mark.parametrize(("how", "axis"), [("axis", 0), ("block", 1)])
 def test_dequantized_weights_of_a_gemm(kind: str, how: str, axis: int) -> None:
