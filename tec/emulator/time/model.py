@@ -78,6 +78,7 @@ def _rates(
     ns = {n: latency_ns(m, n) for n in levels}
     clock = mhz * 1e-3  # clocks a nanosecond
     give: dict[str, float] = {}
+    alone: dict[str, float] = {}
     for name in ("L2", "MALL", "memory"):
         level = levels[name]
         if level is None:
@@ -89,6 +90,8 @@ def _rates(
         if name == "memory":
             each = min(each, gbps * m.unit_share)
         give[name] = min(each / clock, width if name == "L2" else each / clock)
+        # The L2's part is about what the path to a unit takes; of the levels behind it one alone reaches a share.
+        alone[name] = 1.0 if name == "L2" else min(1.0, each / (gbps * m.unit_share))
     servers = tuple(give)
     shares = {}
     for r in used:
@@ -107,8 +110,9 @@ def _rates(
         )
         shares[r] = Share(tuple(parts[s] / give[s] for s in servers), late * clock)
     return Rates(
-        servers, shares, width, memory.LINE_BYTES, chip.limits.lds_latency, ns["L2"] * clock, ns["memory"] * clock
-    )
+        servers, shares, width, memory.LINE_BYTES, chip.limits.lds_latency, ns["L2"] * clock, ns["memory"] * clock,
+        tuple(alone[n] for n in servers),
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

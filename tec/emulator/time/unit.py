@@ -3,9 +3,9 @@
 An event at a time, the wave whose next instruction may start first; of those that may start at once the one of the highest priority (`s_setprio`),
 then the one that has waited for longest (chips take the oldest: docs/decisions/time-model.md). Ports of each SIMD by kind (issue
 slots, vector lanes, matrix pipe), the LDS (a port for each pair of SIMDs and the banks' clocks), the path to the L1, and, beyond it, the unit's share of
-each level of memory as a server that gives so many bytes a clock. A wave starts its instructions in order; counters of outstanding operations hold it at waits, and at
-the most that they can count. Work-groups take the places of those that end. They come no faster than a die starts waves. What is left out:
-instruction fetch, register banks.
+each level of memory as a server that gives so many bytes a clock, and what a unit did not take while it waited faster behind that (`_Server`). A wave starts its
+instructions in order; counters of outstanding operations hold it at waits, and at the most that they can count. Work-groups take the places of those that end. They come no
+faster than a die starts waves. What is left out: instruction fetch, register banks.
 
 Sources of the rules are named in `issue` and, of the figures, in `tec.target`. LDS: 64-lane stores of 4 bytes take 8 clocks of a port that gives 64
 bytes a clock, of 16 bytes 20 (rocprofiler-compute, "LDS"): the bytes, and 4 clocks more.
@@ -49,6 +49,9 @@ class Rates:
     lds_latency: float
     scalar_latency: float
     memory_latency: float
+    alone: tuple[
+        float, ...
+    ]  # of each server's time for a line, what it takes where the other units leave all to this one
 
 
 @dataclass(slots=True)
@@ -70,6 +73,35 @@ class _Wave:
     marks: dict[int, float] = field(default_factory=dict)
     marked: frozenset[int] = frozenset()
     last: dict[str, int] = field(default_factory=dict)  # the kind of a counter's last operation
+
+
+@dataclass(slots=True)
+class _Server:
+    """A unit's part of a level of memory: when it has given what it was asked for.
+
+    A part of the bandwidth is the unit's, and what it does not take others do. Units whose waves all wait for memory do not do so at the same time for long: the first burst of all is
+    served to one after another, and so the next ones come one after another. A burst behind such a wait therefore finds the level as good as alone, for as much as the unit's part would have been
+    worth since the one before it ended, and no more than that one, which is how far the units came apart. What all do at the same time (the first loads, results behind a long loop) goes by parts.
+    """
+
+    alone: float
+    free: float = 0.0
+    burst: float = 0.0  # clocks by parts, of what was asked since the unit last had nothing on its way
+    before: float = 0.0  # the same of the burst before
+    credit: float = 0.0  # clocks by parts, of what is given as to a unit alone
+
+    def take(self, t: float, clocks: float, waited: bool) -> float:
+        """When what takes so many clocks by parts is given, if it is asked for at `t`; `waited`: nothing of the unit's was on its way then."""
+        if t > self.free:
+            if waited:
+                self.before, self.burst = self.burst, 0.0
+            self.credit = min(self.credit + t - self.free, self.before)
+            self.free = t
+        quick = min(clocks, self.credit)
+        self.credit -= quick
+        self.burst += clocks
+        self.free += clocks - quick * (1.0 - self.alone)
+        return self.free
 
 
 @dataclass(slots=True)
@@ -123,7 +155,8 @@ class Unit:
         self.lanes_free = [0.0] * self.simds
         self.lds_ports = [0.0] * (1 if self.rdna else max(1, self.simds // 2))
         self.lds_core = self.l1 = 0.0
-        self.servers = [0.0] * len(self.rates.servers)
+        self.servers = [_Server(alone) for alone in self.rates.alone]
+        self.answered = 0.0  # until when something is on its way
         self.stalls: dict[str, float] = {}
         self.held: dict[int, float] = {}
         self.serial = 0
@@ -155,7 +188,7 @@ class Unit:
             if pending:
                 self._start(pending.pop(), group.slot, end)
         # What was stored last is on its way when the last wave has ended.
-        final = max(final, max(extra) + max([self.l1, *self.servers]))
+        final = max(final, max(extra) + max([self.l1, *(s.free for s in self.servers)]))
         return UnitTime(final, ends, self.stalls, lives, self.held)
 
     def _start(self, steps: GroupSteps, place: int, at: float) -> None:
@@ -298,7 +331,7 @@ class Unit:
                 at, why = queue[-most], "counter"
             if kind in (LOAD, STORE):
                 # What is on its way fills queues: no more of it than memory takes to answer, which is all that keeps it busy.
-                x = max(self.l1, *self.servers) - self.rates.memory_latency
+                x = max(self.l1, *(s.free for s in self.servers)) - self.rates.memory_latency
                 if x > at:
                     at, why = x, "memory queue"
         return at, why
@@ -360,7 +393,7 @@ class Unit:
         """When a global access is done: addresses and lines through the L1, then what of them goes on to each level."""
         rates, steps = self.rates, wave.steps
         program = wave.group.steps.program
-        first = wave.event
+        first, waited = wave.event, t >= self.answered
         rows = program.rows_of(wave.steps.blocks[wave.step])
         base = first - steps.first[wave.step]
         done = t
@@ -376,9 +409,9 @@ class Unit:
             nbytes = program.rows[row].nbytes * self.lanes
             self.l1 = max(self.l1, t) + max(self.lanes / 16, min(nbytes, n * rates.line_bytes) / rates.l1_bytes, n)
             last = self.l1
-            for s, cost in enumerate(share.service):
+            for server, cost in zip(self.servers, share.service):
                 if cost:
-                    self.servers[s] = max(self.servers[s], t) + n * cost
-                    last = max(last, self.servers[s])
+                    last = max(last, server.take(t, n * cost, waited))
             done = max(done, last + share.latency)
+        self.answered = max(self.answered, done)
         return done

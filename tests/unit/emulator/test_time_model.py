@@ -14,6 +14,7 @@ from tec.emulator.chips import CHIPS
 from tec.emulator.profile import emulator_profile
 from tec.emulator.time.model import Estimate, _beyond, model_launch
 from tec.emulator.time.trace import Tracer
+from tec.emulator.time.unit import _Server
 from tests.thinned import thinned, thinned_rows
 from tests.unit.emulator.harness import function
 
@@ -436,3 +437,16 @@ define amdgpu_kernel void @k() {{
 
     plain, labelled = (_clocks(_model(kernel(x), "gfx942", 304, 64)) for x in ("", ".Lone:\\0A.Ltwo:\\0A"))
     assert labelled == pytest.approx(plain, rel=0.01)
+
+
+def test_a_level_gives_at_once_what_a_unit_left_while_it_waited() -> None:
+    """By parts where all ask at the same time; behind a wait as to a unit alone, for as much as the burst before it and as the wait is worth."""
+    level = _Server(alone=0.25)
+    assert level.take(0.0, 60.0, True) == 60.0  # nobody has waited yet
+    assert level.take(10.0, 40.0, False) == 100.0
+    assert level.take(500.0, 80.0, True) == 520.0
+    assert level.take(510.0, 60.0, False) == 565.0  # 20 are left of the 100 of the burst before
+    assert level.take(600.0, 100.0, False) == 673.75  # not waited for: 35 clocks were not taken
+    assert level.take(680.0, 100.0, True) == 775.3125  # a wait of 6.25 clocks is worth as many
+    steady = _Server(alone=1.0)
+    assert [steady.take(t, 50.0, True) for t in (0.0, 500.0)] == [50.0, 550.0]
