@@ -235,12 +235,14 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
 
 def _of_unit(got: UnitTime, held: int, simulated: int, count: int, chosen: Chosen | None) -> float:
     """Clocks of all of a unit's work-groups, of which `simulated` were run: the rest of the work goes at the pace of those that came after the first
-    ones, or of all where they are few."""
+    ones, or of all where they are few. Of work-groups that were drawn and have more work than a unit, its part."""
     ends = sorted(got.ends)
     if chosen is not None and chosen.unit < 1.0:
         head = held if simulated > 2 * held else 0
         pace = (ends[-1] - (ends[head - 1] if head else 0.0)) / (simulated - head)
         return got.clocks + simulated * (1.0 / chosen.unit - 1.0) * pace
+    if chosen is not None:  # drawn ones may have more work than a unit
+        return got.clocks / chosen.unit
     if chosen is None and count > simulated:
         return got.clocks + (count - simulated) * (ends[-1] - ends[held - 1]) / (simulated - held)
     return got.clocks

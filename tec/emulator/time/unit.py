@@ -81,12 +81,14 @@ class _Server:
 
     A part of the bandwidth is the unit's, and what it does not take others do. Units whose waves all wait for memory do not do so at the same time for long: the first burst of all is
     served to one after another, and so the next ones come one after another. A burst behind such a wait therefore finds the level as good as alone, for as much as the unit's part would have been
-    worth since the one before it ended, and no more than that one, which is how far the units came apart. What all do at the same time (the first loads, results behind a long loop) goes by parts.
+    worth since the last one ended, and no more than stood in line by parts then, which is how far the units came apart. What all do at the same time (the first loads, results
+    behind a long loop) goes by parts.
     """
 
     alone: float
     free: float = 0.0
-    burst: float = 0.0  # clocks by parts, of what was asked since the unit last had nothing on its way
+    parts: float = 0.0  # when all were given by parts
+    line: float = 0.0  # clocks by parts, the most that stood in line since the unit last had nothing on its way
     before: float = 0.0  # the same of the burst before
     credit: float = 0.0  # clocks by parts, of what is given as to a unit alone
 
@@ -94,12 +96,13 @@ class _Server:
         """When what takes so many clocks by parts is given, if it is asked for at `t`; `waited`: nothing of the unit's was on its way then."""
         if t > self.free:
             if waited:
-                self.before, self.burst = self.burst, 0.0
+                self.before, self.line = self.line, 0.0
             self.credit = min(self.credit + t - self.free, self.before)
             self.free = t
+        self.parts = max(self.parts, t) + clocks
+        self.line = max(self.line, self.parts - t)
         quick = min(clocks, self.credit)
         self.credit -= quick
-        self.burst += clocks
         self.free += clocks - quick * (1.0 - self.alone)
         return self.free
 

@@ -440,13 +440,13 @@ define amdgpu_kernel void @k() {{
 
 
 def test_a_level_gives_at_once_what_a_unit_left_while_it_waited() -> None:
-    """By parts where all ask at the same time; behind a wait as to a unit alone, for as much as the burst before it and as the wait is worth."""
+    """By parts where all ask at the same time; behind a wait as to a unit alone, for as much as stood in line before it and as the wait is worth."""
     level = _Server(alone=0.25)
     assert level.take(0.0, 60.0, True) == 60.0  # nobody has waited yet
     assert level.take(10.0, 40.0, False) == 100.0
     assert level.take(500.0, 80.0, True) == 520.0
-    assert level.take(510.0, 60.0, False) == 565.0  # 20 are left of the 100 of the burst before
-    assert level.take(600.0, 100.0, False) == 673.75  # not waited for: 35 clocks were not taken
-    assert level.take(680.0, 100.0, True) == 775.3125  # a wait of 6.25 clocks is worth as many
+    assert level.take(510.0, 60.0, False) == 572.5  # of the 90 that stood in line before 10 are left
+    assert level.take(600.0, 100.0, False) == 679.375  # not waited for: 27.5 clocks were not taken
+    assert level.take(680.0, 100.0, True) == 779.53125  # a wait of 0.625 clocks is worth as many
     steady = _Server(alone=1.0)
     assert [steady.take(t, 50.0, True) for t in (0.0, 500.0)] == [50.0, 550.0]

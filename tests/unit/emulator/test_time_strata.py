@@ -10,10 +10,11 @@ import pytest
 
 from tec.emulator.chips import CHIPS
 from tec.emulator.time.issue import decode
-from tec.emulator.time.model import Estimate, model_launch
+from tec.emulator.time.model import Estimate, _of_unit, model_launch
 from tec.emulator.time.steps import Program
-from tec.emulator.time.strata import _deal, block_weights, choose
+from tec.emulator.time.strata import Chosen, _deal, block_weights, choose
 from tec.emulator.time.trace import Tracer
+from tec.emulator.time.unit import UnitTime
 from tests import seeds
 
 from .harness import function, upload
@@ -213,3 +214,10 @@ def test_a_trace_is_of_the_work_group_that_was_asked_for() -> None:
     assert [t.group for t in traces] == asked
     lengths = [sum(len(w.rows) for w in t.waves) for t in traces]
     assert sorted(lengths) == [lengths[k] for k in np.argsort(asked)] and len(set(lengths)) == len(asked)
+
+
+@pytest.mark.parametrize(("unit", "clocks"), [(1.8, 500.0), (1.0, 900.0), (0.5, 1800.0)])
+def test_drawn_work_groups_count_by_the_work_of_a_unit(unit: float, clocks: float) -> None:
+    """Most of a mixture's work-groups may have no work, and three that were drawn have more than a unit gets."""
+    got = UnitTime(900.0, [300.0, 600.0, 900.0], {}, 0.0, {})
+    assert _of_unit(got, 1, 3, 3, Chosen([1, 2, 3], 0.01, unit, 3)) == clocks
