@@ -49,9 +49,8 @@ class Rates:
     lds_latency: float
     scalar_latency: float
     memory_latency: float
-    alone: tuple[
-        float, ...
-    ]  # of each server's time for a line, what it takes where the other units leave all to this one
+    # Of each server's time for a line, what it takes where the other units leave all to this one.
+    alone: tuple[float, ...]
 
 
 @dataclass(slots=True)
