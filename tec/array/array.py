@@ -200,9 +200,17 @@ class Array:
         look_at(self._node)
         return in_memory(self._node).numpy()
 
-    def item(self) -> Any:
-        """The one element, as a Python number. Computes, and waits."""
-        return build.value(self._node)
+    def item(self, *at: int) -> Any:
+        """The one element, or that at an index, or at a place in the array laid flat, as a Python number. Computes, and waits."""
+        if not at:
+            return build.value(self._node)
+        return self[at if len(at) > 1 else tuple(map(int, np.unravel_index(at[0], self.shape)))].item()
+
+    def __copy__(self, memo: Any = None) -> Array:
+        """An array of its own, on the same device, as for `copy.deepcopy`."""
+        return Array(build.copy(self._node))
+
+    __deepcopy__ = __copy__
 
     def tolist(self) -> Any:
         """Python numbers in nested lists."""

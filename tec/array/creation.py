@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import math
 from typing import Any
 
@@ -435,3 +436,11 @@ def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
         own[order.index(k)] = n.shape[0]
         out.append(Array(build.broadcast_to(build.reshape(n, tuple(own)), shape)))
     return tuple(out)
+
+
+def _pickled(x: Array) -> tuple[Any, tuple[Any]]:
+    """An array as its elements, which lie where `asarray` puts them when they are read."""
+    return asarray, (x.numpy(),)
+
+
+copyreg.pickle(Array, _pickled)

@@ -11,6 +11,7 @@ on no argument is computed at once, and is a constant of the code. So a number c
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -70,7 +71,10 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], static: Sequence[int | str] = ()):
         functools.update_wrapper(self, function)
         self.function = function
-        self.static = frozenset(static)
+        names = list(inspect.signature(function).parameters) if static else []
+        # An argument comes by its place or by its name.
+        both = dict(enumerate(names)) | {n: k for k, n in enumerate(names)}
+        self.static = frozenset([*static, *[both[s] for s in static if s in both]])
         self._codes: dict[Any, _Code] = {}
         self._in_pieces = False  # whether it has shapes that follow from numbers
 

@@ -334,3 +334,11 @@ def test_a_custom_gradient_is_a_part_of_the_code() -> None:
     for _ in range(2):
         x = normal(5)
         np.testing.assert_allclose(xp.jit(slope)(x).numpy(), 1 + np.sort(x.numpy()), rtol=1e-6)
+
+
+def test_a_static_argument_comes_by_its_place_or_by_its_name():
+    x = xp.reshape(xp.arange(6.0), (2, 3))
+    for static in ("axis", 1):
+        f = xp.jit(lambda v, axis: xp.sum(v, axis=axis), static=static)
+        for axis in (0, 1):
+            assert f(x, axis).tolist() == f(x, axis=axis).tolist() == xp.sum(x, axis=axis).tolist()

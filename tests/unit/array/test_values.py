@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import random
 from typing import Any
 
@@ -390,3 +392,12 @@ def test_an_index_of_any_kinds_is_numpys(seed: int) -> None:
 def test_an_array_in_a_format_and_asked_for_an_element() -> None:
     x = xp.asarray([1.5, 2.0])
     assert f"{x[0]:.2f}" == "1.50" and 2 in x and 3 not in x and f"{x}" == str(x)
+
+
+def test_items_at_a_place_copies_and_pickles():
+    x = xp.reshape(xp.arange(6, dtype=xp.bfloat16), (2, 3))
+    assert x.item(4) == x.item(1, 1) == 4.0
+    for y in (copy.copy(x), copy.deepcopy({"x": x})["x"], pickle.loads(pickle.dumps(x))):
+        assert y.dtype == x.dtype and y.tolist() == x.tolist()
+        y[0, 0] = 9
+        assert x.item(0) == 0
