@@ -37,6 +37,12 @@ def taps_margin(target: Target, is_gathered: bool) -> float:
     return known["gathered_margin"] if is_gathered else known["margin"]
 
 
+def gathered_price(target: Target, places: int) -> float:
+    """Times the price of windows of so many places that are gathered from a plain image element by element: of long ones it is too low."""
+    known = figures.of("convolution layout", target)
+    return known["long_window_price"] if "long_window" in known and places >= known["long_window"] else 1.0
+
+
 def phases_margin(target: Target) -> float:
     """Times the price of phases of a convolution as a batch of products, which leaves out that several work-groups write parts of each line."""
     return figures.of("conv phases", target)["batched"]

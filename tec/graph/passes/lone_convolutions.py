@@ -7,12 +7,13 @@ a plain image gathers its windows element by element.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from ...choices.layouts import Convolution, channel_block, is_pointwise
-from ...choices.operator_price import MARGIN, operator_seconds
+from ...choices.operator_price import MARGIN, gathered_price, operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
 from ...ops.registry import Attrs, TensorType
 from ...ops.transform_layout import filled_channels
@@ -53,7 +54,7 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     least = MARGIN * _seconds(node, usual, target, gathers)
     made: Convolution | None = usual
     for other in _others(node, target, usual):
-        cost = _seconds(node, other, target, gathers)
+        cost = _seconds(node, other, target, gathers) * _too_low(node, other, target)
         # Blocks of channels are filled up, which prices tell better than what finding places takes.
         if cost < least * (MARGIN if made is not None and made.block else 1.0):
             made, least = other, cost
@@ -76,6 +77,12 @@ def least_seconds(node: Node, target: Target, is_alone: bool, unpriced: tuple[st
     if not is_alone:
         return _seconds(node, usual, target, unpriced, are_copied=False)
     return min(_seconds(node, way, target, unpriced) for way in (usual, *_others(node, target, usual)))
+
+
+def _too_low(node: Node, way: Convolution | None, target: Target) -> float:
+    """Times the price of a way."""
+    is_plain = way is None or (way.x == plain(node.inputs[0].ndim) and not way.block)
+    return gathered_price(target, math.prod(node.inputs[1].shape[2:])) if is_plain else 1.0
 
 
 def _is_product(node: Node) -> bool:

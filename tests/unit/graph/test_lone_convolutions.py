@@ -53,6 +53,12 @@ def test_windows_of_halves_go_by_pixels() -> None:
     assert found is not None and found.convolution is not None and found.convolution.x != plain(4)
 
 
+def test_long_windows_of_few_channels_go_by_pixels() -> None:
+    """One by one 49 places of 11 channels took 207 us on an MI250X by the time model, from pixels 105."""
+    found = lone_convolution(convolution((8, 11, 120, 120), 96, 7, dtype="float16"), tec.Target("rocm -mcpu=gfx90a"))
+    assert found is not None and found.convolution is not None and found.convolution.x != plain(4)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_one_channel_is_filled_up_in_weights_too(dtype: str) -> None:
     assert lone_convolution(convolution((3, 1, 41, 9), 30, 3, dtype=dtype), MI300X) is not None
