@@ -19,6 +19,7 @@ from ..graph import Graph, Node, Quantized, Value
 from .byte_products import behind_views, multiplies_integers, viewed
 from .rewrite import Rebuild, rebuild
 
+_IMAGE = 4  # dimensions of what convolutions of bytes take; one of volumes would be one of 32-bit integers, which take longer than floats
 _LARGEST = (1 << 31) // (255 * 128)  # terms of a sum of bytes' products that int32 holds
 
 
@@ -46,6 +47,8 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
         of, views = behind_views(x)
         made, weights = dequantized(of), _weights(node, w)
         if made is None or weights is None or node.attrs.get("fill"):
+            return False
+        if node.op == "conv" and x.ndim > _IMAGE:
             return False
         q, zero, scale = made
         data, factor = weights

@@ -112,6 +112,21 @@ def test_rows_of_several_dimensions(is_turned: bool, kind: Any) -> None:
     np.testing.assert_allclose(got, want, atol=1.01 * OUT_SCALE)
 
 
+def test_volumes_stay_in_floats() -> None:
+    """Convolutions of bytes take images alone; as one of 32-bit integers it took longer than of floats."""
+    m = model(channels=8)
+    weights = next(t for t in m.graph.initializer if t.name == "wq")
+    data = np.repeat(numpy_helper.to_array(weights)[:, :, None], 3, axis=2)
+    weights.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(data), "wq"))
+    m.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", T.FLOAT, [1, 8, 4, 7, 7]))
+    conv = next(n for n in m.graph.node if n.op_type == "Conv")
+    conv.attribute[0].CopyFrom(helper.make_attribute("pads", [1] * 6))
+    assert {n.inputs[0].dtype for n in optimize(graph_of(m), VNNI).nodes if n.op == "conv"} == {"float32"}
+    (want,) = ort.InferenceSession(m.SerializeToString()).run(None, inputs(m))
+    (got,) = tec.compile(m, target="llvm", cache=False).run(inputs(m))
+    np.testing.assert_allclose(got, want, atol=1.01 * OUT_SCALE)
+
+
 def test_what_stays_in_floats() -> None:
     """Weights that are no bytes once their zero point is off; a target without a unit for bytes."""
     g = graph_of(model(w_zero=3))
