@@ -66,6 +66,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("hoist_conditions", "flat"),  # of a loop once, before it is written out
     ("unroll", "flat"),
     ("hoist_conditions", "flat"),
+    ("sum_in_runs", "flat"),  # of loops without a condition
     ("remove_noop", "flat"),
     ("compare_numbers", "flat"),
     ("plan_storage", "flat"),
@@ -97,6 +98,7 @@ ACTS: dict[str, Callable[[Func, Target, Callable[[], Features]], bool]] = {
     "serialize_threads": lambda f, target, has: not target.is_gpu and bool(f.attrs.get("simt")),
     "cut_loops": lambda f, target, has: not target.is_gpu,
     "vectorize_loops": lambda f, target, has: not target.is_gpu,
+    "sum_in_runs": lambda f, target, has: not target.is_gpu and "InRuns" in has().notes,
     "turn_squares": lambda f, target, has: not target.is_gpu and ForKind.UNROLLED in has().loops,
     "lower_dot": lambda f, target, has: bool(target.chip.dot4),
     "compare_numbers": lambda f, target, has: not target.is_gpu,

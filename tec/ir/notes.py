@@ -124,6 +124,17 @@ class AnyOrder(Note):
     """The reduction of the loop below may be taken in any order, also of floating sums, which else keep theirs."""
 
 
+@note("in_runs")
+@dataclass(frozen=True, slots=True)
+class InRuns(Note):
+    """On CPUs, a float sum of the loop below that is longer than `steps` is made by runs of as many, whose sums are added: in one chain rounding errors grow with its length."""
+
+    steps: int = 1024
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", _count("in_runs: steps", self.steps, 1))
+
+
 COPIES = (
     "first",  # ahead of the work
     "behind",  # behind the work's first wait for warpgroup products and a barrier: issuing copies takes as long as products do, which work meanwhile

@@ -518,3 +518,20 @@ def test_a_signal_of_open_length_is_transformed_in_frames():
         want = np.fft.rfft(frames)
         got = net.run({"x": x, "w": window})[0]
         np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], want, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "axes, shape",
+    [([1], (2, 1 << 20)), ([0], (1 << 20, 5)), ([0], (1 << 19, 32)), ([1, 2], (2, 3, 1 << 19))],
+    ids=str,
+)
+def test_means_of_open_length_lose_no_digits(axes, shape):
+    """In one chain of additions a lane they are off by 1e-4 to 1e-2 of themselves."""
+    sizes = ",".join("abc"[: len(shape)])
+    m = model(
+        f"agraph (float[{sizes}] x) => (float[d] y) {{"
+        f" axes = Constant<value=int64[{len(axes)}] {{{','.join(map(str, axes))}}}>() y = ReduceMean<keepdims=0>(x, axes) }}"
+    )
+    x = np.full(shape, 0.1, "float32")
+    (got,) = tec.compile(m, cache=False).run({"x": x})
+    np.testing.assert_allclose(got, x.mean(tuple(axes), dtype="float64"), rtol=2e-5)

@@ -1,0 +1,89 @@
+"""Long sums by runs: the sum of each run of steps is made by itself, and added to what the runs before gave.
+
+    for k in range(n):                                  for run in range((n + 1023) // 1024):
+        y[a : a + 16] = y[a : a + 16] + f(k)     ->         part[0 : 16] = 0
+                                                            for k in range(run * 1024, extent=min(n - run * 1024, 1024)):
+                                                                part[0 : 16] = part[0 : 16] + f(k)
+                                                            y[a : a + 16] = y[a : a + 16] + part[0 : 16]
+
+In: flat buffers of a CPU, behind `vectorize` and `hoist_conditions`: serial loops under a note `InRuns` around one store, which adds to what it reads at a place that the loop does not move. Rounding errors of
+one chain grow with its length, and where a million elements of one sign are added they are all rounded the same way. Sums no longer than a run keep their bits.
+"""
+
+from __future__ import annotations
+
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..buffer import LOCAL, Buffer
+from ..dtype import dtype_info
+from ..func import Func
+from ..notes import InRuns
+from ..visit import any_expr, map_stmt
+from .rewrite_util import clone, const_int, same_expr, uses_var
+
+
+def sum_in_runs(func: Func, target: Target) -> Func:
+    """The function with such sums by runs; see the module."""
+    return func.with_body(_stmt(func.body, 0))
+
+
+def _stmt(s: S.Stmt, steps: int) -> S.Stmt:
+    """steps: of a run; 0 where no note asks for runs."""
+    if isinstance(s, S.Attr) and isinstance(s.note, InRuns):
+        return _stmt(s.body, s.note.steps)
+    if isinstance(s, S.For) and steps and isinstance(s.body, S.BufferStore):
+        return _by_runs(s, s.body, steps)
+    if isinstance(s, S.For) and steps and isinstance(s.body, S.IfThenElse) and s.body.orelse is not None:
+        cond = s.body.cond  # whether a vector of results is whole, say
+        if not uses_var(cond, s.var) and not any_expr(cond, lambda e: isinstance(e, E.BufferLoad)):
+            then, orelse = s.with_body(s.body.then), clone(s.with_body(s.body.orelse), {})
+            return S.IfThenElse(cond, _stmt(then, steps), _stmt(orelse, steps), s.body.loc)
+    return map_stmt(s, lambda x: _stmt(x, steps), lambda e: e)
+
+
+def _by_runs(loop: S.For, store: S.BufferStore, steps: int) -> S.Stmt:
+    length = const_int(loop.extent)
+    if loop.kind != S.ForKind.SERIAL or loop.pipelined or (length is not None and length <= steps):
+        return loop
+    added = _added(store, loop.var)
+    if added is None:
+        return loop
+    lanes, index = dtype_info(store.value.dtype).lanes, loop.extent.dtype
+    shape = (B.const(lanes, "int32"),)
+    part = Buffer(f"{store.buffer.name}_run", store.buffer.dtype, shape, scope=LOCAL)
+    zero = B.const(0, "int32")
+    place = (zero if lanes == 1 else E.Ramp(zero, B.const(1, "int32"), lanes),)
+    nothing = B.const(0.0, store.buffer.dtype)
+    run = E.Var(f"{loop.var.name}_run", index)
+    gone = B.mul(run, B.const(steps, index))
+    own = E.BufferLoad(part, place)
+    adding = S.BufferStore(part, B.add(own, added), place, None, store.loc)
+    body = S.Seq((
+        S.BufferStore(part, nothing if lanes == 1 else E.Broadcast(nothing, lanes), place, None, store.loc),
+        loop.with_range(B.add(loop.min, gone), B.minimum(B.sub(loop.extent, gone), B.const(steps, index)), adding),
+        S.BufferStore(store.buffer, B.add(E.BufferLoad(store.buffer, store.indices, store.predicate), own), store.indices, store.predicate, store.loc),
+    ))  # fmt: skip
+    runs = B.floordiv(B.add(loop.extent, B.const(steps - 1, index)), B.const(steps, index))
+    return S.For(run, B.const(0, index), runs, S.Alloc(part, body), unroll=1)
+
+
+def _added(store: S.BufferStore, var: E.Var) -> E.Expr | None:
+    """What a step adds to a sum of floats whose place, and whose mask, all steps have; None where the store is none."""
+    value, info = store.value, dtype_info(store.buffer.dtype)
+    if not isinstance(value, E.Add) or not info.is_float or info.lanes != 1:
+        return None
+    mask = store.predicate
+    if any(uses_var(e, var) for e in (*store.indices, *((mask,) if mask is not None else ()))):
+        return None
+    for own, added in ((value.a, value.b), (value.b, value.a)):
+        if (
+            isinstance(own, E.BufferLoad)
+            and own.buffer is store.buffer
+            and all(map(same_expr, own.indices, store.indices))
+            and (own.predicate is mask or (own.predicate is not None and mask is not None and same_expr(own.predicate, mask)))
+            and not any_expr(added, lambda e: isinstance(e, E.BufferLoad) and e.buffer.data is store.buffer.data)
+        ):  # fmt: skip
+            return added
+    return None
