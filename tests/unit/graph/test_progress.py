@@ -48,6 +48,7 @@ def test_a_compilation_says_how_far_it_is():
     seen = []
     tec.compile(g, target="llvm", cache=False, progress=lambda *a: seen.append(a))
     assert [d for d, _, _ in seen] == list(range(1, len(seen) + 1)) and seen[-1][:2] == (seen[-1][1], seen[-1][1])
+    assert len({total for _, total, _ in seen}) == 1
 
 
 LONG = """

@@ -175,6 +175,7 @@ def test_bounds_and_moduli(ana):
     assert ana.const_int_bound(parse_expr("bitor(bitand(x, 8), bitand(n, 1))", NAMES)) == (0, 15)
     assert ana.const_int_bound(parse_expr("bitxor(x, 3)", NAMES)) == (-(2**31), 2**31 - 1)
     assert ana.modular(X * 8 + 6) == (8, 6)
+    assert ana.modular(E.FloorDiv(X * 8 + 6, build.convert(2))) == (4, 3)
     assert ana.modular(build.convert(5)) == (0, 5)
     ana.bind_modulus(X, 4, 1)
     assert ana.modular(X * 2 + 1) == (8, 3)
