@@ -56,7 +56,7 @@ def quantize(
 def scaled(b: Builder, y: Value, factor: Value, codes: str, dtype: str) -> Value:
     """y * factor as `dtype`, for y in numbers that codes of type `codes` stand for. A constant remembers what it was made from: products may take that."""
     real = b.cast(b.op("multiply", y, factor), dtype)
-    is_float8 = dtype_info(codes).is_float8
+    is_float8 = codes.startswith("float8")  # codes of 2 and 4 bits are of types that no code is made for
     if real.is_const and y.is_const and factor.is_const and (is_float8 or codes in ("int8", "uint8")):
         real.quantized = Quantized(y.data, factor.data, codes if is_float8 else "")
     return real
