@@ -467,10 +467,11 @@ def _trilu(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> lis
 
 
 def _reverse_sequence_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    if {attrs["batch_axis"], attrs["time_axis"]} != {0, 1}:
+    axes = {attrs["batch_axis"], attrs["time_axis"]}
+    if len(axes) != 2 or not axes <= {*range(types[0].ndim)}:
         raise fail(
-            "reverse_sequence: batch and time are the first two dimensions",
-            hint="batch_axis 0 and time_axis 1, or the other way round: transpose the input",
+            f"reverse_sequence of {types[0]}: batch_axis {attrs['batch_axis']}, time_axis {attrs['time_axis']}",
+            hint="two dimensions, counted from the first",
         )
     if types[1].shape != (types[0].shape[attrs["batch_axis"]],):
         raise fail(
@@ -482,12 +483,12 @@ def _reverse_sequence_type(types: Sequence[TensorType], attrs: Attrs) -> list[Te
 
 @register("reverse_sequence", INJECTIVE, _reverse_sequence_type, takes=2)
 def _reverse_sequence(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """The first `lengths[b]` steps of each batch entry in reverse order; `batch_axis`, `time_axis`."""
+    """The first `lengths[b]` steps of each batch entry in reverse order, or all where there are fewer; `batch_axis`, `time_axis`."""
     x, lengths = inputs
     batch, time = attrs["batch_axis"], attrs["time_axis"]
 
     def body(*i: Any) -> Any:
-        n = lengths(i[batch]).astype("int32")
+        n = te.min(lengths(i[batch]), te.cast(lengths.dtype, x.shape[time])).astype("int32")
         index = list(i)
         index[time] = te.select(i[time] < n, n - 1 - i[time], i[time])
         return x(*index)

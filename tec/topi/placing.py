@@ -9,7 +9,7 @@ from .. import te
 from ..errors import ExprError
 from ..te import Tensor
 from . import reduction
-from .operators import compute, output, tensor, type_of
+from .operators import axis_of, compute, output, tensor, type_of
 from .tag import INJECTIVE
 from .transform import reshape
 
@@ -141,17 +141,14 @@ def collapse_sum(data: Tensor, target_shape: Any) -> Tensor:
 
 
 def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_axis: int = 0) -> Tensor:
-    """The first `seq_lengths[b]` steps of each batch entry in reverse order.
+    """The first `seq_lengths[b]` steps along `seq_axis` of each entry of `batch_axis` in reverse order, or all where there are fewer.
 
     >>> a, n = te.placeholder((2, 3), name="a"), te.placeholder((2,), "int32", name="n")
     >>> te.evaluate([topi.reverse_sequence(a, n)], {a: np.float32([[1, 2, 3], [4, 5, 6]]), n: np.int32([2, 3])})[0]
     array([[2., 1., 3.],
            [6., 5., 4.]], dtype=float32)
     """
-    return output(
-        "reverse_sequence",
-        [tensor(a, "reverse_sequence"), tensor(seq_lengths, "reverse_sequence")],
-        INJECTIVE,
-        batch_axis=batch_axis,
-        time_axis=seq_axis,
-    )
+    what = "reverse_sequence"
+    x, lengths = tensor(a, what), tensor(seq_lengths, what)
+    batch, time = (axis_of(axis, x.ndim, what) for axis in (batch_axis, seq_axis))
+    return output(what, [x, lengths], INJECTIVE, batch_axis=batch, time_axis=time)

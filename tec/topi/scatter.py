@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from .. import te
 from ..errors import ExprError
 from ..te import Tensor
-from .operators import axis_of, compute, output, tensor
+from .operators import axis_of, compute, output, tensor, type_of
 from .tag import INJECTIVE
 from .transform import transpose
 
@@ -111,25 +110,24 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str = "ij") -> list[Tensor]:
     ]
 
 
-def unravel_index(indices: Tensor, shape: Sequence[int]) -> Tensor:
-    """The coordinates, in a new first dimension, of places in an array of `shape` counted in one dimension.
+def unravel_index(indices: Tensor, shape: Sequence[int] | Tensor) -> Tensor:
+    """The coordinates, in a new first dimension, of places in an array of `shape`, numbers or a tensor of them, counted in one dimension.
 
     >>> topi.unravel_index(te.placeholder((5,), "int32", name="i"), (3, 4)).shape
     (2, 5)
     """
     i = tensor(indices, "unravel_index")
-    if isinstance(shape, Tensor):
-        raise ExprError("unravel_index in a shape that is a tensor", hint="a tuple of numbers")
-    behind = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    sizes = [shape(k) for k in range(type_of(shape).size)] if isinstance(shape, Tensor) else list(shape)
 
     def at(part: Any, *place: Any) -> Any:
-        made = te.const(0, i.dtype)
-        for k, n in enumerate(shape):
-            coordinate = te.floormod(te.floordiv(i(*place), behind[k]), n)
-            made = te.if_then_else(part == k, coordinate, made)
+        left, made = i(*place), None
+        for k in reversed(range(len(sizes))):
+            coordinate = te.floormod(left, sizes[k])
+            made = coordinate if made is None else te.if_then_else(part == k, coordinate, made)
+            left = te.floordiv(left, sizes[k])
         return made
 
-    return compute((len(shape), *i.shape), at, "unravel_index", INJECTIVE)
+    return compute((len(sizes), *i.shape), at, "unravel_index", INJECTIVE)
 
 
 def ndarray_size(array: Tensor, dtype: str = "int32") -> Tensor:

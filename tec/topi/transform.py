@@ -14,6 +14,7 @@ from ..ops.layouts import Layout
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, elementwise
 from .operators import axis_of, compute, output, outputs, sizes, tensor, type_of
+from .slices import slice_of, strided_slice
 from .tag import INJECTIVE
 
 __all__ = [
@@ -132,45 +133,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
         cuts = [n // parts * k for k in range(parts + 1)]
     else:
         cuts = [0, *indices_or_sections, n]
-    return [_slice(x, at, a, 1, b - a) for a, b in pairwise(cuts)]
-
-
-def _slice(x: Tensor, axis: int, start: Any, step: int, count: Any) -> Tensor:
-    whole = type_of(x).shape
-
-    def put(value: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(value if k == axis else rest[k] for k in range(x.ndim))
-
-    zeros, ones = [0] * x.ndim, [1] * x.ndim
-    return output("slice", [x], INJECTIVE, starts=put(start, zeros), steps=put(step, ones), sizes=put(count, whole))
-
-
-def strided_slice(
-    a: Tensor,
-    begin: Sequence[int],
-    end: Sequence[int],
-    strides: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
-) -> Tensor:
-    """`a[begin:end:strides]` by dimension (of `axes`, or the first ones), as Python's slices have it.
-
-    >>> topi.strided_slice(te.placeholder((8, 3), name="a"), begin=[1, 0], end=[7, 3], strides=[2, 1]).shape
-    (3, 3)
-    """
-    x = tensor(a, "strided_slice")
-    where = [axis_of(k, x.ndim, "strided_slice") for k in (axes if axes is not None else range(len(begin)))]
-    steps = list(strides) if strides else [1] * len(begin)
-    steps += [1] * (len(begin) - len(steps))
-    for axis, b, e, s in zip(where, begin, end, steps):
-        n = type_of(x).shape[axis]
-        if s == 0 or not isinstance(n, int):
-            raise ExprError(
-                f"strided_slice with step {s} of dimension {axis}, of {n} elements",
-                hint="the size is a number, the step is not 0",
-            )
-        taken = range(*slice(b, e, s).indices(n))
-        x = _slice(x, axis, taken.start if taken else 0, s, len(taken))
-    return x
+    return [slice_of(x, at, a, 1, b - a) for a, b in pairwise(cuts)]
 
 
 def flip(a: Tensor, axis: int = 0) -> Tensor:

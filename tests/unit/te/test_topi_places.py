@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tec
 from tec import te, topi
 from tec.errors import ExprError
 
@@ -112,6 +113,46 @@ def test_places():
         )
     with pytest.raises(ExprError, match="broadcasts"):
         topi.collapse_sum(te.placeholder((4, 5), name="a"), (3,))
+
+
+@pytest.mark.parametrize("begin, end, step", [((2, 0, 1), (0, 9, 5), (-1, 3, 2)), ((1, -3, 0), (3, 4, 5), (1, 1, 4))])
+def test_a_slice_whose_bounds_are_read(begin, end, step):
+    """Its sizes are those of the array that it is written to; more elements than there are repeat the last."""
+    x = RNG.standard_normal((3, 4, 5)).astype("float32")
+    a = te.placeholder(x.shape, name="a")
+    bounds = [te.placeholder((3,), "int64", name=n) for n in ("begin", "end", "step")]
+    cut = topi.strided_slice(a, *bounds) + 1.0
+    f = tec.build(topi.schedule([cut], "llvm"), [a, *bounds, cut], "llvm")
+    want = x[tuple(map(slice, begin, end, step))] + 1
+    got = np.zeros(want.shape, "float32")
+    f(x, *map(np.asarray, (begin, end, step)), got)
+    np.testing.assert_array_equal(got, want)
+    wide = np.zeros((*want.shape[:2], 7), "float32")
+    f(x, *map(np.asarray, (begin, end, step)), wide)
+    np.testing.assert_array_equal(wide[..., : want.shape[2]], want)
+    rows = x[tuple(map(slice, begin[:2], end[:2], step[:2]))] + 1
+    np.testing.assert_array_equal(wide[..., -1], rows[..., -1])
+
+
+@pytest.mark.parametrize("types", [("uint8", "int64"), ("int64", "int32"), ("uint32", "int32")])
+def test_coordinates_in_a_shape_that_is_read(types):
+    places, shape = np.asarray([0, 144, 249], types[0]), np.asarray([5, 5, 5, 2], types[1])
+    np.testing.assert_array_equal(made(topi.unravel_index, places, shape), np.unravel_index(places, shape))
+
+
+@pytest.mark.parametrize("time, batch", [(1, 2), (-1, 0), (0, -2)])
+def test_reverse_sequence_of_any_two_dimensions(time, batch):
+    """Lengths beyond the last step are those of all steps."""
+    x = RNG.standard_normal((3, 4, 5)).astype("float32")
+    lengths = np.asarray([-1, 0, 2, 3, 500], "int64")[-x.shape[batch] :]
+    want = x.copy()
+    for k, n in enumerate(lengths):
+        one, to = np.moveaxis(x, (batch, time), (0, 1))[k], np.moveaxis(want, (batch, time), (0, 1))[k]
+        n = min(max(int(n), 0), len(one))
+        to[:n] = one[:n][::-1]
+    np.testing.assert_array_equal(made(lambda a, n: topi.reverse_sequence(a, n, time, batch), x, lengths), want)
+    with pytest.raises(ExprError, match="batch_axis 1, time_axis 1"):
+        topi.reverse_sequence(te.placeholder((3, 3), name="a"), te.placeholder((3,), "int32", name="n"), 1, 1)
 
 
 def sampled(plane, y, x):
