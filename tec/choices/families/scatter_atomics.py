@@ -15,7 +15,7 @@ from ...target import Target
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..parts import loops
 from ..parts.digits import split_index
-from .selection_keys import key, own_type, unkeyed
+from .selection_keys import float_key, key, own_type, unkeyed
 
 if TYPE_CHECKING:
     from .scatters import Updates
@@ -37,13 +37,18 @@ def word(target: Target, reduction: str, dtype: str) -> str | None:
     return _KEY if reduction in ("max", "min") and info.bytes <= 4 and info.lanes == 1 and dtype != "bool" else None
 
 
+def is_as_stored(word: str, reduction: str, dtype: str) -> bool:
+    """Whether an element is its own word, so that the result is combined where it lies. The key of a minimum is another number."""
+    return word == dtype and reduction != "min"
+
+
 def by_atomics(of: Updates, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
-    """The elements as they were, and each update combined with its place; where that is done in another type, in memory of its own, and from there to the result."""
+    """The elements as they were, and each update combined with its place; where words are not what is stored, in memory of their own, and from there to the result."""
     shape, block, dtype = (*of.places, *of.rest), of.block, dst.dtype
     wide = word(of.target, of.reduction, dtype)
     assert wide is not None
     total, run = math.prod(shape), of.vector_of(dtype, shape)
-    own = None if wide == dtype else ib.allocate(wide, (total,), "own")
+    own = None if is_as_stored(wide, of.reduction, dtype) else ib.allocate(wide, (total,), "own")
     with loops.each(ib, of.target, total // run) as t:
         if own is None:
             of.copy(ib, old, dst, t)
@@ -70,9 +75,10 @@ def by_atomics(of: Updates, ib: IRBuilder, old: BufferVar, at: BufferVar, new: B
 
 
 def _encoded(v: Expr, reduction: str, wide: str) -> Expr:
-    """An element as it is combined: keys are larger for what is taken, and largest for no number."""
-    if reduction == "min" and dtype_info(v.dtype).is_float:
-        return key(-v.astype("float32"), True)
+    """An element as it is combined: keys are larger for what is taken, and largest for NaN. Places without an update keep their zero's sign."""
+    if reduction != "add" and dtype_info(v.dtype).is_float:
+        v = v.astype("float32")
+        return float_key(-v if reduction == "min" else v)
     made: Expr = v.astype(wide) if reduction == "add" else key(v, reduction == "max")
     return made
 

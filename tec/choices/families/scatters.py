@@ -95,12 +95,13 @@ class Scatter(loops.LoopForm):
         copied, read = 2.0 * x * size, float(update * size)
         width = updates.width(dtype)
         if word := updates.atomic_word(dtype):
-            own = copied if word == dtype else x * (size + dtype_info(word).bytes)
+            is_last = scatter_atomics.is_as_stored(word, updates.reduction, dtype)
+            own = copied if is_last else x * (size + dtype_info(word).bytes)
             copy = Kernel(math.ceil(x / width / each), each, 0, 0, own, own, issued=_PUT, waits=1)
             return Footprint((
                 copy,
                 Kernel(math.ceil(update / each), each, 0, 0, asked + read, asked + read + update * SEGMENT_BYTES, issued=_LISTED, waits=2),
-                *([copy] * (word != dtype)),
+                *([copy] * (not is_last)),
             ))  # fmt: skip
         return Footprint((
             Kernel(math.ceil(x / width / each), each, 0, 0, copied, copied, issued=_PUT, waits=1),

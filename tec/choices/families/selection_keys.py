@@ -14,16 +14,21 @@ def key(v: Expr, largest: bool) -> Expr:
     """An element's number, 32 bits without a sign, in the order of elements; the other way round for the smallest."""
     info = dtype_info(v.dtype)
     if info.is_float:
-        v = v.astype("float32") + te.const(0, "float32")  # both zeros are one
-        bits = te.call_intrin("int32", "reinterpret", v)
-        flip = te.bitwise_or(bits >> 31, te.const(-(1 << 31), "int32"))
-        made = te.bitwise_xor(bits, flip).astype("uint32")
-        made = te.select(v != v, te.const((1 << 32) - 1, "uint32"), made)
+        made = float_key(v.astype("float32") + te.const(0, "float32"))  # both zeros are one
     elif info.is_signed:
         made = te.bitwise_xor(v.astype("int32"), te.const(-(1 << 31), "int32")).astype("uint32")
     else:
         made = v.astype("uint32")
     return made if largest else te.bitwise_xor(made, te.const((1 << 32) - 1, "uint32"))
+
+
+def float_key(v: Expr) -> Expr:
+    """The number of a float32: that of NaN is the largest, and -0 comes before 0."""
+    bits = te.call_intrin("int32", "reinterpret", v)
+    flip = te.bitwise_or(bits >> 31, te.const(-(1 << 31), "int32"))
+    made = te.bitwise_xor(bits, flip).astype("uint32")
+    chosen: Expr = te.select(v != v, te.const((1 << 32) - 1, "uint32"), made)
+    return chosen
 
 
 def short_key(v: Expr, largest: bool) -> Expr:

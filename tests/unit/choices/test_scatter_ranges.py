@@ -14,7 +14,7 @@ from tests.thinned import thinned_rows
 
 CHIP = "gfx942"
 TARGET = tec.Target(f"rocm -mcpu={CHIP}")
-_NUMPY = {"none": lambda a, b: b, "add": np.add, "max": np.maximum, "mul": np.multiply}
+_NUMPY = {"none": lambda a, b: b, "add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
 
 
 def _program(shape, index, reduction, dtype):
@@ -93,23 +93,51 @@ def test_a_place_and_the_lists_fit(own):
 )  # fmt: skip
 def test_many_updates_are_combined_by_atomic_operations(shape, index, dtype, reduction):
     """Lists of as many would be walked one update after another. Places several times, from the end, and outside; of floats one that is no number."""
-    xs, outs, types = _program(shape, index, reduction, dtype)
-    hopper = tec.Target("cuda -arch=sm_90a")
-    made = _space(outs, hopper).apply({"vectors": 0})
-    (host, *kernels) = tec.lower(made.schedule, [*xs, *made.outputs], target=hopper)
-    how = "atomic_add" if reduction == "add" else "atomic_max"
-    assert how in "".join(map(str, kernels)) + str(host) and "atomic_exch" not in str(host)
+    types, combine = _by_atomics(shape, index, reduction, dtype)
     rng = np.random.default_rng(6)
     least = 1 if reduction == "add" or dtype.startswith("u") else -9
     x, update = (rng.integers(least, 9 if least < 0 else 3, t.shape).astype(dtype) for t in (types[0], types[2]))
     at = np.stack([rng.integers(-n, n + 1, index[:-1]) for n in shape[: index[-1]]], -1)
     if "float" in dtype:
         at[0], update[0] = 1, np.nan
-    out = np.zeros(shape, dtype)
-    run(host, [x, at, update, out])
     want = x.copy()
     for place, new in zip(at, update):
         if all(-n <= p < n for p, n in zip(place, shape)):
-            both = {"add": np.add, "max": np.maximum, "min": np.minimum}[reduction]
-            want[tuple(place)] = both(want[tuple(place)], new)
-    np.testing.assert_array_equal(out, want)
+            want[tuple(place)] = _NUMPY[reduction](want[tuple(place)], new)
+    np.testing.assert_array_equal(combine(x, at, update), want)
+
+
+def _by_atomics(shape, index, reduction, dtype):
+    """The types of a scatter's operands, and what it makes of them where a clock judged."""
+    xs, outs, types = _program(shape, index, reduction, dtype)
+    hopper = tec.Target("cuda -arch=sm_90a")
+    made = _space(outs, hopper).apply({"vectors": 0})
+    (host, *kernels) = tec.lower(made.schedule, [*xs, *made.outputs], target=hopper)
+    how = "atomic_add" if reduction == "add" else "atomic_max"
+    assert how in "".join(map(str, kernels)) + str(host) and "atomic_exch" not in str(host)
+
+    def combine(*operands):
+        out = np.zeros(shape, dtype)
+        run(host, [*operands, out])
+        return out
+
+    return types, combine
+
+
+@pytest.mark.parametrize("reduction", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32", "float16", "float32"])
+def test_extrema_of_the_ends_of_a_type(dtype, reduction):
+    """Keys of the least and greatest numbers, of infinities and NaN; a place without an update keeps the sign of its zero."""
+    if dtype.startswith("float"):
+        ends = [-0.0, 0.0, np.finfo(dtype).max, np.finfo(dtype).tiny, np.inf, -np.inf, np.nan]
+    else:
+        ends = [0, np.iinfo(dtype).min, np.iinfo(dtype).max, np.iinfo(dtype).min + 1, np.iinfo(dtype).max - 1]
+    values = np.array(ends, dtype)
+    n = len(values)
+    pairs = np.stack(np.broadcast_arrays(values[:, None], values), -1).reshape(n * n, 2)
+    _, combine = _by_atomics((n * n + n,), (2 * n * n, 1), reduction, dtype)
+    x, at = np.concatenate([pairs[:, 0], values]), np.repeat(np.arange(n * n), 2)[:, None]
+    got, want = combine(x, at, pairs.reshape(-1)), _NUMPY[reduction](pairs[:, 0], pairs[:, 1])
+    np.testing.assert_array_equal(got[: n * n], want)
+    np.testing.assert_array_equal(got[n * n :], values)
+    np.testing.assert_array_equal(np.signbit(got[n * n :]), np.signbit(values))
