@@ -8,6 +8,8 @@ from typing import Any
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders.attention import repeat_heads
+from tec.graph.builders.slices import fitted
+from tec.ops.dims import is_symbolic
 
 from .importer import AtenCall, aten_op
 
@@ -22,9 +24,13 @@ def attention(
     if q.ndim == 4 and k.shape[1] != q.shape[1] and (enable_gqa or k.shape[1] == 1):
         if k.shape[1] != 1:
             k, v = (repeat_heads(c, t, q.shape[1] // t.shape[1]) for t in (k, v))
-    factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
+    v = fitted(c, v, (*v.shape[:-2], k.shape[-2], v.shape[-1]))
     scores = c.op("matmul", q, k, transpose_b=True)
-    scores = c.op("multiply", scores, c.like(factor, scores))
+    if scale is None and is_symbolic(q.shape[-1]):
+        scores = c.op("divide", scores, c.cast(c.op("sqrt", c.value(q.shape[-1], "float32")), scores.dtype))
+    else:
+        factor = float(scale) if scale is not None else 1 / math.sqrt(q.shape[-1])
+        scores = c.op("multiply", scores, c.like(factor, scores))
     masks = [] if mask is None else [mask]
     if is_causal:
         rows, cols = c.iota(q.shape[-2], dtype="int32"), c.iota(k.shape[-2], dtype="int32")

@@ -13,6 +13,7 @@ from tec.ops.dims import Dim, is_symbolic
 
 from .importer import CONVERTERS, AtenCall, Complex, complex_op
 from .ops_nn import times
+from .ops_reduce import vector_norm
 from .remedies import FIX_THE_SIZE
 
 # What moves or picks elements, or is linear with real factors: done to each part.
@@ -143,6 +144,11 @@ def size(c: AtenCall, x: Complex) -> Value:
     top, low = c.op("maximum", a, b), c.op("minimum", a, b)
     ratio = c.op("divide", low, c.op("where", c.op("equal", top, c.like(0, top)), c.like(1, top), top))
     return c.op("multiply", top, c.op("sqrt", c.op("add", c.op("square", ratio), c.like(1, ratio))))
+
+
+@complex_op("norm", "linalg_vector_norm")
+def norm(c: AtenCall, x: Complex, *how: Any) -> Value:
+    return vector_norm(c, size(c, x), *how)
 
 
 @complex_op("sgn")

@@ -11,11 +11,12 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
+from tec.graph.builders.slices import fitted
 from tec.ops.dims import is_symbolic
 from tec.ops.registry import broadcast_shapes
 
 from .importer import AtenCall, aten_op
-from .ops_math import FLOATS, truth
+from .ops_math import FLOATS, truth, whole_floor_divide
 from .remedies import FIX_THE_SIZE, KEEP_THE_SHAPE, LEFT_TO_TORCH, OTHER_TYPE
 
 
@@ -178,8 +179,15 @@ def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
     return y
 
 
-@aten_op("index_put", "_unsafe_index_put")
-def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+@aten_op("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(
+    c: AtenCall,
+    x: Value,
+    indices: Sequence[Value | None],
+    values: Value,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Value:
     masks = [i for i in indices if i is not None and i.dtype == "bool"]
     if masks:
         if sum(i is not None for i in indices) != 1:
@@ -193,7 +201,7 @@ def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Va
     before = len([k for k in rest if k < at[0]]) if neighbours else 0
     # The values' own order has the indices where the first of them was.
     target = (*[x.shape[k] for k in rest[:before]], *shape, *[x.shape[k] for k in rest[before:]])
-    values = c.broadcast(values, target)
+    values = c.broadcast(fitted(c, values, target), target)
     n = len(shape)
     values = c.transpose(values, (*range(before, before + n), *range(before), *range(before + n, len(target))))
     moved = c.transpose(x, (*at, *rest))
@@ -233,7 +241,7 @@ def scatter(
     c: AtenCall, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, include_self: bool = True
 ) -> Value:
     kind = "add" if c.name_of_op == "scatter_add" else "none" if reduce is None else _REDUCTIONS.get(reduce, reduce)
-    if (kind == "mean" and x.dtype not in FLOATS) or (x.dtype == "bool" and kind != "none"):
+    if x.dtype == "bool" and kind != "none":
         raise ImportModelError(f"scatter_reduce {reduce!r} of {x.dtype}", hint=OTHER_TYPE)
     if x.ndim == 0:
         x, flat = c.reshape(x, (1,)), True
@@ -263,7 +271,8 @@ def reduced_into(c: AtenCall, x: Value, index: Value, update: Value, axis: int, 
         return y
     own, one = c.broadcast(c.like(1 if with_own else 0, x), x.shape), c.broadcast(c.like(1, x), index.shape)
     count = c.op("scatter_elements", own, index, one, **attrs)
-    return c.op("divide", y, c.op("maximum", count, c.like(1, x)))
+    count = c.op("maximum", count, c.like(1, x))
+    return c.op("divide", y, count) if x.dtype in FLOATS else whole_floor_divide(c, y, count)
 
 
 def _least(kind: str, dtype: str) -> Any:
@@ -300,7 +309,7 @@ def index_write(c: AtenCall, x: Value, dim: int, index: Value, source: Any, alph
 def index_reduce(
     c: AtenCall, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
 ) -> Value:
-    if x.ndim == 0 or x.dtype == "bool" or (reduce == "mean" and x.dtype not in FLOATS):
+    if x.ndim == 0 or x.dtype == "bool":
         raise ImportModelError(f"index_reduce {reduce!r} of {x.type}", hint=OTHER_TYPE)
     axis = axis_of(dim, x.ndim)
     lined = c.reshape(c.cast(index, "int64"), [source.shape[axis] if k == axis else 1 for k in range(x.ndim)])

@@ -131,10 +131,12 @@ def div(c: AtenCall, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
         return c.op("trunc", y) if mode == "trunc" else y
     if mode is None:
         raise ImportModelError(f"a quotient of {c.dtype}", hint=OTHER_TYPE)
-    if mode == "floor":
-        rest = c.op("floor_mod", a, b)
-        return c.op("divide", c.op("subtract", a, rest), b)
-    return c.op("divide", a, b)
+    return whole_floor_divide(c, a, b) if mode == "floor" else c.op("divide", a, b)
+
+
+def whole_floor_divide(c: AtenCall, a: Value, b: Value) -> Value:
+    """Of integers, whose own quotient is cut off."""
+    return c.op("divide", c.op("subtract", a, c.op("floor_mod", a, b)), b)
 
 
 def float_floor_divide(c: AtenCall, a: Value, b: Value) -> Value:

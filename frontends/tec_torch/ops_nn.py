@@ -221,10 +221,7 @@ def max_pool(
     if len(c.types) < 2 or not c.is_read(1):
         return (c.reshape(c.op("max_pool", y, **attrs), c.shape), None)
     out, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
-    plane = math.prod(y.shape[2:])
-    if is_symbolic(plane):
-        raise ImportModelError("indices of a pooling of open sizes", hint=FIX_THE_SIZE)
-    index = c.op("floor_mod", index, c.const(np.int64(max(plane, 1))))
+    index = c.op("floor_mod", index, c.value(maximum(math.prod(y.shape[2:]), 1), "int64"))
     return c.reshape(out, c.shape), c.reshape(index, c.shape)
 
 
@@ -262,9 +259,9 @@ def adaptive_max_pool(c: AtenCall, x: Value, out: Any) -> Any:
 def adaptive_maxima(c: AtenCall, x: Value, n: int) -> tuple[Value, Value]:
     """The largest of each cell, and its place in the plane: of equals the first, so the last axis goes first."""
     y, out, space = with_batch(c, x, n), c.shape[-n:], x.shape[-n:]
-    if is_symbolic([*space, *out]):
-        raise ImportModelError("indices of a pooling of open sizes", hint=FIX_THE_SIZE)
-    if all(m % o == 0 for m, o in zip(space, out)):
+    if is_symbolic(out):
+        raise ImportModelError("indices of an adaptive pooling to an open size", hint=FIX_THE_SIZE)
+    if not is_symbolic(space) and all(m % o == 0 for m, o in zip(space, out)):
         attrs = windows(c, y, [m // o for m, o in zip(space, out)], None, 0, 1, out)
         found, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
         index = c.op("floor_mod", index, c.const(np.int64(max(math.prod(space), 1))))
@@ -277,16 +274,16 @@ def adaptive_maxima(c: AtenCall, x: Value, n: int) -> tuple[Value, Value]:
             part = c.slice(y, axis, a, b - a)
             most.append(c.op("reduce_max", part, axes=(axis,), keepdims=True))
             first = c.op("argmax", part, axis=axis, keepdims=True, last=False)
-            at.append(c.op("add", first, c.const(a, "int64")))
+            at.append(c.op("add", first, c.value(a, "int64")))
         y, index = c.concat(most, axis), c.concat(at, axis)
-        here = c.op("multiply", index, c.const(step, "int64"))
+        here = c.op("multiply", index, c.value(step, "int64"))
         place = here if place is None else c.op("add", here, c.op("gather_elements", place, index, axis=axis))
         step *= space[d]
     assert place is not None
     return c.reshape(y, c.shape), c.reshape(place, c.shape)
 
 
-def cells_of(size: int, count: int) -> list[tuple[int, int]]:
+def cells_of(size: Size, count: int) -> list[tuple[Size, Size]]:
     """The begins and ends of cells that cover an axis evenly."""
     return [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
 
@@ -303,8 +300,8 @@ def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attr
     if all((not is_symbolic([m, o]) and m % o == 0) or m == o for m, o in zip(space, out)):
         kernel = [1 if m == o else m // o for m, o in zip(space, out)]
         return c.reshape(c.op(window, y, **windows(c, y, kernel, None, 0, 1, out), **attrs), c.shape)
-    if is_symbolic([*space, *out]):
-        raise ImportModelError("an adaptive pooling of open sizes to more than one place", hint=FIX_THE_SIZE)
+    if is_symbolic(out):
+        raise ImportModelError("an adaptive pooling to an open size", hint=FIX_THE_SIZE)
     for d, (m, o) in enumerate(zip(space, out)):
         axis = y.ndim - n + d
         parts = [c.op(whole, c.slice(y, axis, a, b - a), axes=(axis,), keepdims=True) for a, b in cells_of(m, o)]

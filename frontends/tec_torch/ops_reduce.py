@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
@@ -29,6 +31,11 @@ def reduce(c: AtenCall, x: Value, dim: Any = None, keepdim: bool = False) -> Val
     if name == "reduce_prod" and dim is None:
         keepdim = False
     return c.op(name, c.cast(x, c.dtype), axes=axes_of(x, dim), keepdims=bool(keepdim))
+
+
+@aten_op("sum", "prod", space=torch.ops.prims)
+def reduced(c: AtenCall, x: Value, dims: Any = None, **more: Any) -> Value:
+    return reduce(c, x, dims)
 
 
 @aten_op("amax", "amin")

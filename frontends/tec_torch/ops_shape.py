@@ -11,7 +11,7 @@ import torch
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.graph.builders.slices import slice_range
+from tec.graph.builders.slices import fitted, slice_range
 from tec.ops.dims import Size, as_size, is_symbolic
 
 from .importer import AtenCall, aten_op
@@ -227,7 +227,7 @@ def slice_scatter(
 ) -> Value:
     axis = axis_of(dim, x.ndim)
     n, count = x.shape[axis], part.shape[axis]
-    part = c.cast(part, x.dtype)
+    part = fitted(c, c.cast(part, x.dtype), [count if k == axis else size for k, size in enumerate(x.shape)])
     first, _ = slice_range(n, start, count)
     if count == n and step == 1:
         return part
@@ -257,7 +257,10 @@ def select_scatter(c: AtenCall, x: Value, part: Value, dim: int, index: Any) -> 
 def diagonal(c: AtenCall, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     flat, first, _ = _diagonals(c, x, offset, dim1, dim2)
     count = c.shape[-1]
-    return c.slice(flat, -1, first if count else 0, count, x.shape[axis_of(dim2, x.ndim)] + 1)
+    step = x.shape[axis_of(dim2, x.ndim)] + 1
+    if is_symbolic([first, count, step]):
+        return c.op("gather", flat, c.iota(count, first, step), axis=flat.ndim - 1)
+    return c.slice(flat, -1, first if count else 0, count, step)
 
 
 @aten_op("diagonal_scatter")
@@ -269,14 +272,12 @@ def diagonal_scatter(c: AtenCall, x: Value, part: Value, offset: int = 0, dim1: 
     return c.transpose(c.reshape(y, [x.shape[k] for k in order]), [int(k) for k in np.argsort(order)])
 
 
-def _diagonals(c: AtenCall, x: Value, offset: int, dim1: int, dim2: int) -> tuple[Value, int, list[int]]:
+def _diagonals(c: AtenCall, x: Value, offset: int, dim1: int, dim2: int) -> tuple[Value, Size, list[int]]:
     """x with the two dimensions as one behind the others; where in it a diagonal begins, a row and a place apart each; the order of the dimensions."""
     a, b = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     order = [*(k for k in range(x.ndim) if k not in (a, b)), a, b]
     y = c.transpose(x, order)
     rows, cols = y.shape[-2:]
-    if is_symbolic([rows, cols]):
-        raise ImportModelError("the diagonal of open sizes", hint=FIX_THE_SIZE)
     return c.reshape(y, (*y.shape[:-2], rows * cols)), offset if offset >= 0 else -offset * cols, order
 
 
@@ -293,6 +294,11 @@ def unfold(c: AtenCall, x: Value, dim: int, size: int, step: int) -> Value:
     y = c.op("gather", x, index, axis=axis)
     perm = [k for k in range(y.ndim) if k != axis + 1]
     return c.transpose(y, (*perm, axis + 1))
+
+
+@aten_op("collapse", space=torch.ops.prims)
+def collapse(c: AtenCall, x: Value, first: int, last: int) -> Value:
+    return c.reshape(x, c.shape)
 
 
 @aten_op("pixel_shuffle")

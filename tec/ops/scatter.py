@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import te
 from ..te import Tensor
+from .dims import at_most
 from .forms import Form, carry
 from .registry import INDEXED, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape, unfit
 
@@ -120,12 +121,12 @@ def _scatter_elements(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorTy
 
     def safe(i: Any) -> tuple[Any, ...]:
         return tuple(
-            te.min(a, c - 1) if c < d else a
+            te.min(a, c - 1) if not at_most(d, c) else a
             for a, c, d in zip(at(i), count, static_shape(x)[:axis] + (count[axis],) + static_shape(x)[axis + 1 :])
         )
 
     def hits(i: Any) -> Any:
-        inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and c < static_shape(x)[d]]
+        inside = [a < c for d, (a, c) in enumerate(zip(i, count)) if d != axis and not at_most(static_shape(x)[d], c)]
         return te.all(place_of(index(*safe(i)), n) == i[axis], *inside)
 
     reduction = attrs.get("reduction", "none")

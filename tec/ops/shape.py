@@ -138,6 +138,8 @@ def _transpose(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
 def _slice_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     starts, steps, sizes = attrs["starts"], attrs["steps"], attrs["sizes"]
     for k, (n, b, s, c) in enumerate(zip(types[0].shape, starts, steps, sizes)):
+        if s and is_zero(c):
+            continue
         if is_symbolic([n, b, c]):
             what = f"slice of dimension {k} of {types[0]}"
             last = b + (c - 1) * s

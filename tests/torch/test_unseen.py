@@ -155,3 +155,23 @@ def test_results_of_types_that_only_some_arrays_have(dtype):
     for n in (3, 3, 4):
         i = torch.randint(0, 9, (n,))
         torch.testing.assert_close(run(i).float(), f(i).float(), rtol=2e-2, atol=2e-2)
+
+
+def test_primitives_and_norms_of_complex_numbers():
+    def prims(x):
+        return torch.ops.prims.collapse(x, 1, 2), torch.ops.prims.prod(x, (0, 1)), torch.ops.prims.sum(x, (2,))
+
+    check(module(prims), torch.rand(2, 3, 4) + 0.5)
+    z = torch.randn(3, 4, dtype=torch.complex64)
+    check(module(lambda z: (z.norm(), torch.linalg.vector_norm(z, 3, 1), torch.linalg.vector_norm(z, 1, 0, True))), z)
+
+
+def test_values_put_and_means_of_integers():
+    at = torch.tensor([[0, 2, 2, 1], [1, 1, 0, 0]])
+
+    def put(x, y):
+        made = torch.ops.aten._index_put_impl(x, [at[0]], y, True, True)
+        return made, x.scatter_reduce(0, at, y[:2], "mean"), x.index_reduce(0, at[0], y, "mean", include_self=False)
+
+    x = torch.arange(-9, 3).reshape(3, 4)
+    check(module(put), x, 3 * torch.arange(-8, 8).reshape(4, 4))

@@ -19,6 +19,7 @@ from ... import te
 from ...ir.dtype import dtype_info
 from ...ir.expr import Expr
 from ...locks import cached_property
+from ...ops.dims import at_most
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...ops.scatter import place_of
@@ -144,7 +145,7 @@ class Scatter(loops.LoopForm):
         def one(at: BufferVar, e: Index) -> _Update:
             here = split_index(e, count)
             k = place_of(at[tuple(here)], shape[axis])
-            inside = [a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c]
+            inside = [a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and not at_most(count[d], c)]
             return te.all(k >= 0, *inside), (*here[:axis], k, *here[axis + 1 :]), here
 
         return Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)

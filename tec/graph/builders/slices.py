@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ops.dims import Size, UndecidedSize, is_symbolic, maximum, minimum, require
+from ...ops.guards import recording
+from ...ops.registry import unfit
+from ..graph import Value
+from .builder import Builder
 
 _FAR = 1 << 16  # ends from here on stand for the end of whatever there is
 
@@ -17,6 +23,19 @@ def slice_range(n: Size, start: Size | None, count: Size) -> tuple[Size, Size]:
     if not is_symbolic(start):
         return (start if start >= 0 else maximum(n + start, 0)), count
     return start, count
+
+
+def fitted(b: Builder, value: Value, shape: Sequence[Size]) -> Value:
+    """What is to be broadcast to a shape, with that shape's sizes for open ones that only a run can tell to be equal to them: each run is held to that."""
+    wanted = tuple(1 if n == 1 else size for n, size in zip(value.shape, shape[len(shape) - value.ndim :]))
+    apart = [(n, size) for n, size in zip(value.shape, wanted) if n != size]
+    if not apart:
+        return value
+    what = f"{value.type} takes the place of {tuple(shape)}"
+    with recording(b.graph.guards):
+        if not all(is_symbolic([m, n]) and require(m, "<=", n, what) and require(n, "<=", m, what) for m, n in apart):
+            raise unfit(what, *apart, hint="sizes that are equal, or 1")
+    return b.op("slice", value, starts=(0,) * value.ndim, steps=(1,) * value.ndim, sizes=wanted)
 
 
 def _is_farthest(end: Size) -> bool:

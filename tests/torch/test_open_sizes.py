@@ -1,0 +1,93 @@
+"""Exported modules with open sizes that their operators tie together or count places from: one network, at several sizes, against torch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export
+
+import tec
+from tests import seeds
+
+
+def module(f):
+    class Of(nn.Module):
+        def forward(self, *args):
+            return f(*args)
+
+    return Of().eval()
+
+
+def check(f, *cases):
+    """All sizes of the first case's tensors but 1 are open; each case is run."""
+    first, *_ = cases
+    held = module(f)
+    open_all = [{d: Dim.DYNAMIC for d, n in enumerate(x.shape) if n > 1} for x in first]
+    network = tec.compile(export(held, first, dynamic_shapes={"args": tuple(open_all)}, strict=False), "llvm")
+    for args in cases:
+        got, want = network(*[x.clone() for x in args]), held(*[x.clone() for x in args])
+        for a, b in zip(*(x if isinstance(x, (tuple, list)) else (x,) for x in (got, want))):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            torch.testing.assert_close(a, b, rtol=2e-4, atol=1e-5)
+    return network
+
+
+def drawn(*shapes):
+    g = torch.Generator().manual_seed(seeds.number())
+    return tuple(torch.randn(s, generator=g) for s in shapes)
+
+
+def test_a_slice_that_ends_before_it_begins():
+    check(lambda x: x[:-8], drawn((6, 4, 7)), drawn((3, 2, 5)))
+
+
+def test_a_part_is_put_into_a_whole_of_its_sizes():
+    network = check(lambda x, part: torch.slice_scatter(x, part, 1, 0, 1), drawn((6, 8), (6, 1)), drawn((3, 4), (3, 1)))
+    with pytest.raises(tec.TecError, match="takes the place"):
+        network(*drawn((6, 8), (5, 1)))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_values_are_put_at_as_many_indices(accumulate):
+    def put(x, values, at):
+        return x.index_put((at,), values, accumulate)
+
+    def case(n, m, k):
+        return *drawn((n, m), (k, m)), torch.randperm(n, generator=torch.Generator().manual_seed(n))[:k]
+
+    check(put, case(9, 5, 4), case(6, 3, 5))
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax"])
+def test_updates_along_an_axis_are_reduced(reduce):
+    def case(x, source, index):
+        at = torch.randint(x[0], index, generator=torch.Generator().manual_seed(seeds.number()))
+        return *drawn(x, source), at
+
+    def scatter(x, source, index):
+        return torch.scatter_reduce(x, 0, index, source, reduce, include_self=False)
+
+    check(scatter, case((8, 6), (9, 7), (5, 6)), case((3, 7), (5, 9), (4, 5)))
+
+
+def test_largest_of_windows_and_their_places():
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), drawn((2, 3, 11, 9)), drawn((3, 2, 8, 14)))
+
+
+def test_adaptive_pooling_to_several_places():
+    def pool(x):
+        return F.adaptive_avg_pool2d(x, (3, 2)), *F.adaptive_max_pool2d(x, (2, 5), return_indices=True)
+
+    check(pool, drawn((2, 3, 11, 9)), drawn((3, 2, 8, 14)), drawn((3, 2, 6, 10)))
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 1])
+def test_diagonals(offset):
+    check(lambda x: torch.diagonal(x, offset, 0, 2), drawn((7, 4, 9)), drawn((8, 3, 5)))
+
+
+def test_causal_attention_of_open_heads():
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    check(attend, drawn(*[(2, 3, 6, 8)] * 3), drawn(*[(3, 2, 5, 4)] * 3))
