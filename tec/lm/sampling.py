@@ -15,6 +15,7 @@ from ..records import dataclass
 
 _FAR = 12.0  # in logits at temperature 1: others together weigh little, and few draws meet one
 _WIDER = 1.001  # for what rounding takes off
+_COLDEST = 1e-20  # lower temperatures are as good as this one, by which logits stay in f32
 _PENALIZED = 64  # the last tokens that repetition penalties see, as llama.cpp's default
 
 
@@ -129,6 +130,7 @@ class Picker:
 
     def __init__(self, sampling: Sampling):
         self.sampling = sampling
+        self.temperature = max(sampling.temperature, _COLDEST)
 
     @cached_property
     def rng(self) -> Any:
@@ -140,12 +142,11 @@ class Picker:
         s = self.sampling
         x = np.asarray(logits)
         x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
-        if s.temperature == 0 and not s.logit_bias and not s.counts_written:
-            best = int(x.argmax())  # of what is no number the first
-            if np.isfinite(x[best]):
-                return best
-        if np.isnan(x).any() or not np.isfinite(x).any():
+        best = int(x.argmax())  # of what is no number the first
+        if not np.isfinite(x[best]):
             raise no_numbers()
+        if s.temperature == 0 and not s.logit_bias and not s.counts_written:
+            return best
         x = self._biased(x, written)
         if s.temperature == 0:
             return int(x.argmax())
@@ -169,7 +170,7 @@ class Picker:
     def _likely(self, x: Any) -> tuple[Any, Any, float]:
         """Tokens by their logits in falling order, the `top_k` first ones; what each weighs beside the likeliest, float64, and what others that may be drawn weigh
         together. These are far from the likeliest: a sort of a large vocabulary takes longer than a small model's token."""
-        k, t, top = self.sampling.top_k, self.sampling.temperature, x.max()
+        k, t, top = self.sampling.top_k, self.temperature, x.max()
         if k and k < len(x) // 8:
             near = _largest(x, k)
         elif k:
@@ -188,7 +189,7 @@ class Picker:
     def _sorted(self, x: Any, order: Any) -> tuple[Any, Any, float]:
         """All that may be drawn."""
         some = x[order].astype(np.float64)
-        return order, np.exp((some - some[0]) / self.sampling.temperature), 0.0
+        return order, np.exp((some - some[0]) / self.temperature), 0.0
 
     def _biased(self, x: Any, written: Sequence[int]) -> Any:
         s = self.sampling

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tec.lm.sampling as sampling
+from tec.errors import ArgumentError
 from tec.lm import Sampling
 from tests import seeds
 
@@ -69,3 +70,20 @@ def test_the_likeliest_tokens_and_their_probabilities() -> None:
         total = np.log(np.exp(x.astype(np.float64)).sum())
         assert [t for t, _ in found] == order.tolist()
         np.testing.assert_allclose([p for _, p in found], x[order] - total, atol=1e-9)
+
+
+@pytest.mark.parametrize("temperature", [1e-320, 1e-50, 1e-40, 1e-6])
+@pytest.mark.parametrize("more", [{}, {"top_p": 0.9}, {"min_p": 0.05}, {"top_k": 40}])
+@pytest.mark.filterwarnings("error")
+def test_hardly_any_temperature(temperature: float, more: dict[str, Any]) -> None:
+    """The likeliest token, without a quotient that no float holds."""
+    x = np.random.default_rng(seeds.first(8)).standard_normal(1000).astype(np.float32) * 20
+    x[3] = -np.inf
+    assert Sampling(temperature=temperature, seed=1, **more).picker().pick(x) == x.argmax()
+
+
+@pytest.mark.parametrize("more", [{"temperature": 0}, {"temperature": 1}, {"temperature": 1, "top_k": 1}])
+@pytest.mark.parametrize("x", [[np.nan, 1], [np.inf, 1], [-np.inf, -np.inf]])
+def test_logits_that_are_no_numbers(x: list[float], more: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match="no numbers"):
+        Sampling(**more).picker().pick(np.array(x, np.float32))
