@@ -105,7 +105,7 @@ class LanguageModel:
         self.cache_type = type_of(cache_type, self.dtype)  # of keys and values
         self.context = context_of(context, self.config)
         self._check_memory()
-        self.device, self.progress, self.cached, self._begun = device, progress, cache, start
+        self.device, self.progress, self.cached = device, progress, cache
         self._verifier: Verifier | None = None
         self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
         self._lookup = Lookup(checkpoint.tensors, kind=self._kind)
@@ -115,6 +115,7 @@ class LanguageModel:
         self.ends = ends_of(checkpoint)
         self._template: ChatTemplate | None = None
         self._lock = threading.Lock()
+        self._making = threading.Lock()  # held while networks are made: some may ask for them at once
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
         self._writer: Generator[int, None, None] | None = None
         self.paged: PagedModel | None = None  # for several texts at once, made by who has them
@@ -156,8 +157,10 @@ class LanguageModel:
         return "_step" in self.__dict__
 
     def __getattr__(self, name: str) -> Any:
-        if name in MADE and "_begun" in self.__dict__ and "network" not in self.__dict__:
-            make(self, self._begun)
+        if name in MADE and "_making" in self.__dict__:
+            with self._making:
+                if not self.is_made:
+                    make(self, time.perf_counter())
             return getattr(self, name)
         said = "" if name.startswith("_") else hint(name, METHODS, [n for n in dir(type(self)) if n[0] != "_"])
         raise AttributeError(f"a LanguageModel has no {name!r}" + (f": {said}" if said else ""), name=name, obj=self)
