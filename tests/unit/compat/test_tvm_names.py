@@ -160,8 +160,18 @@ def test_operators_that_are_tvms_own_way():
     for mode, want in (("clip", outside.clip(0, 2)), ("wrap", outside % 3)):
         (got,) = te.evaluate([topi.take(a, at, 0, mode=mode)], {a: rows, at: outside})
         np.testing.assert_array_equal(got, rows[want])
+    long, places = (
+        np.arange(300, dtype="float32"),
+        np.array([0, 50, 250], "uint8"),
+    )  # a type that does not hold the size
+    a, at = te.placeholder(long.shape, name="a"), te.placeholder(places.shape, "uint8", "at")
+    for mode in ("clip", "wrap", "fast"):
+        (got,) = te.evaluate([topi.take(a, at, 0, mode=mode)], {a: long, at: places})
+        np.testing.assert_array_equal(got, long[places])
     assert tvm.tir.const(te.const(3, "int8")).dtype == "int8" and tec.const(te.const(3), "float32").value == 3.0
     assert topi.x86.sort is topi.sort and topi.cuda.schedule_scan and topi.cuda.non_max_suppression
     with pytest.raises(AttributeError, match=r"topi\.schedule"):
         _ = topi.generic.schedule_of_all
     assert testing.dispatch("llvm", {"generic": 1, "cpu": 2}) == 2 and testing.dispatch("cuda", {"generic": 1}) == 1
+    kinds = {"generic": 1, "gpu": 2, "cuda": 3}
+    assert testing.dispatch("cuda", kinds) == 3 and testing.dispatch("rocm -mcpu=gfx942", kinds) == 2

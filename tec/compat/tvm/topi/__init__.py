@@ -47,10 +47,11 @@ def take(a: Tensor, indices: Tensor, axis: Any = None, batch_dims: int = 0, mode
     if batch_dims or mode not in ("clip", "wrap", "fast"):
         raise ExprError(f"take(batch_dims={batch_dims}, mode={mode!r})", hint="no batch dimensions; clip, wrap or fast")
     n = _product(getattr(s, "value", s) for s in a.shape) if axis is None else a.shape[axis]
-    size = te.cast(indices.dtype, n)
+    wide = "int64" if indices.dtype in ("int64", "uint64", "uint32") else "int32"  # narrower types do not hold a size
+    size = te.cast(wide, n)
 
     def inside(*i: Any) -> Any:
-        k = indices(*i)
+        k = te.cast(wide, indices(*i))
         return te.floormod(k, size) if mode == "wrap" else te.max(te.min(k, size - 1), te.const(0, k.dtype))
 
     index = indices if mode == "fast" else compute(indices.shape, inside, "index", tag.INJECTIVE)

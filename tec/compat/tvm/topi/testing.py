@@ -42,9 +42,9 @@ def get_conv2d_nchw_implement(target: Any) -> Any:
 
 
 def dispatch(target: Any, dispatch_map: dict[str, Any]) -> Any:
-    """What the map has for a target's kind, or for all targets ("generic")."""
+    """What the map has for a target's kind, for its class ("gpu" or "cpu"), for a GPU of another kind ("cuda"), or for all targets ("generic"): the first of these."""
     given = as_target(target)
-    for key in ("gpu", "cuda", given.kind) if given.is_gpu else ("cpu", given.kind):
+    for key in (given.kind, "gpu", "cuda") if given.is_gpu else (given.kind, "cpu"):
         if key in dispatch_map:
             return dispatch_map[key]
     return dispatch_map["generic"]
