@@ -201,10 +201,10 @@ class Array:
         return in_memory(self._node).numpy()
 
     def item(self, *at: int) -> Any:
-        """The one element, or that at an index, or at a place in the array laid flat, as a Python number. Computes, and waits."""
+        """The one element, or that at an index, or at a place in the array laid flat, as a Python number. Computes, and waits. Raises ArrayIndexError for a place that is not there."""
         if not at:
             return build.value(self._node)
-        return self[at if len(at) > 1 else tuple(map(int, np.unravel_index(at[0], self.shape)))].item()
+        return (self[at] if len(at) > 1 else Array(build.reshape(self._node, (self.size,)))[at[0]]).item()
 
     def __copy__(self, memo: Any = None) -> Array:
         """An array of its own, on the same device, as for `copy.deepcopy`."""

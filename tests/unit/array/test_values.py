@@ -13,6 +13,7 @@ import pytest
 
 import tec
 from tec.array import computing
+from tec.array.errors import ArrayIndexError
 from tests import seeds
 
 xp = tec.array
@@ -396,7 +397,10 @@ def test_an_array_in_a_format_and_asked_for_an_element() -> None:
 
 def test_items_at_a_place_copies_and_pickles():
     x = xp.reshape(xp.arange(6, dtype=xp.bfloat16), (2, 3))
-    assert x.item(4) == x.item(1, 1) == 4.0
+    assert x.item(4) == x.item(1, 1) == x.item(-2) == 4.0
+    for at in ((6,), (-7,), (2, 0), (0, 0, 0)):
+        with pytest.raises(ArrayIndexError):
+            x.item(*at)
     for y in (copy.copy(x), copy.deepcopy({"x": x})["x"], pickle.loads(pickle.dumps(x))):
         assert y.dtype == x.dtype and y.tolist() == x.tolist()
         y[0, 0] = 9
