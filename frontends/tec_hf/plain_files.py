@@ -97,12 +97,15 @@ def _pairs(folder: Path, settings: Mapping[str, Any], name: str) -> dict[str, An
 def _pieces(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """BERT's word pieces."""
     vocab = {t: k for k, t in enumerate(_read(folder / "vocab.txt").rstrip("\n").split("\n"))}
+    unknown = _text(settings.get("unk_token", "[UNK]"))
+    if unknown not in vocab:
+        raise ImportModelError(f"{folder / 'vocab.txt'} has no token for unknown words ({unknown})", hint=FETCH_AGAIN)
     return {
         "version": "1.0", "truncation": None, "padding": None, "post_processor": None, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": settings.get("tokenize_chinese_chars", True),
                        "strip_accents": settings.get("strip_accents"), "lowercase": settings.get("do_lower_case", True)},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "model": {"type": "WordPiece", "unk_token": _text(settings.get("unk_token", "[UNK]")), "continuing_subword_prefix": "##",
+        "model": {"type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
                   "max_input_chars_per_word": 100, "vocab": vocab},
     }  # fmt: skip
 
@@ -116,7 +119,7 @@ def _added(
         listed = {k: {"content": t} for t, k in _json(folder / "added_tokens.json").items()}
     more = settings.get("added_tokens_decoder")
     for k, said in more.items() if isinstance(more, dict) else ():
-        if isinstance(said, dict) and isinstance(said.get("content"), str) and str(k).isdecimal():
+        if isinstance(said, dict) and isinstance(said.get("content"), str) and k.isdecimal() and len(k) < 11:
             listed[int(k)] = said
     also = [settings.get(n) for n in ("additional_special_tokens", "extra_special_tokens")]
     texts = [*named.values(), *(_text(t) for some in also if isinstance(some, list) for t in some)]

@@ -101,3 +101,14 @@ def test_what_is_not_known_or_damaged(tmp_path, pairs):
         with pytest.raises(ImportModelError, match=said):
             opening.open(place)
         (place / name).write_text(before, "utf-8")
+
+
+def test_added_tokens_of_no_place_and_pieces_without_one_for_the_unknown(tmp_path, pairs):
+    listed = {"9" * 5000: {"content": "<far>"}, "x": {"content": "<x>"}, "400": {"content": "<near>"}}
+    place = of_pairs(tmp_path / "m", pairs, tokenizer_class="GPT2Tokenizer", added_tokens_decoder=listed)
+    tokenizer = opening.open(place).tokenizer
+    assert tokenizer.id_of("<near>") == 400 and tokenizer.id_of("<far>") is tokenizer.id_of("<x>") is None
+    place = folder(tmp_path / "b", {**LLAMA, "model_type": "bert"}, NORM)
+    (place / "vocab.txt").write_text("[CLS]\n[SEP]\na\n")
+    with pytest.raises(ImportModelError, match="no token for unknown words"):
+        opening.open(place)
