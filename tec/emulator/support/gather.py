@@ -209,8 +209,8 @@ def _equal(b: Out, vector: str, x: str, y: str) -> str:
 
 
 def _order(lanes: Iterable[int]) -> str:
-    places = ", ".join(f"i32 {i}" for i in lanes)
-    return f"<{places.count('i32')} x i32> <{places}>"
+    places = [f"i32 {i}" for i in lanes]
+    return f"<{len(places)} x i32> <{', '.join(places)}>"
 
 
 def _every(k: int, n: int) -> str:

@@ -241,9 +241,9 @@ def _of_unit(got: UnitTime, held: int, simulated: int, count: int, chosen: Chose
         head = held if simulated > 2 * held else 0
         pace = (ends[-1] - (ends[head - 1] if head else 0.0)) / (simulated - head)
         return got.clocks + simulated * (1.0 / chosen.unit - 1.0) * pace
-    if chosen is not None:  # drawn ones may have more work than a unit
+    if chosen is not None:
         return got.clocks / chosen.unit
-    if chosen is None and count > simulated:
+    if count > simulated:
         return got.clocks + (count - simulated) * (ends[-1] - ends[held - 1]) / (simulated - held)
     return got.clocks
 
