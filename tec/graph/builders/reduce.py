@@ -9,12 +9,13 @@ from .builder import Builder
 
 
 def log_sum_exp(b: Builder, x: Value, axes: Sequence[int], keepdims: bool) -> Value:
-    """log of the sum of exp(x) over `axes`, with the largest taken off first."""
+    """log of the sum of exp(x) over `axes`, with the largest taken off first, in x's type."""
     top = b.op("reduce_max", x, axes=tuple(axes), keepdims=True)
     # A row of -inf has no finite maximum to take off.
     safe = b.op("where", b.op("isfinite", top), top, b.like(0, top))
-    total = b.op("reduce_sum", b.op("exp", b.op("subtract", x, safe)), axes=tuple(axes), keepdims=True)
-    y = b.op("add", b.op("log", total), safe)
+    powers = b.op("exp", widened(b, b.op("subtract", x, safe)))
+    total = b.op("reduce_sum", powers, axes=tuple(axes), keepdims=True)
+    y = b.cast(b.op("add", b.op("log", total), widened(b, safe)), x.dtype)
     return y if keepdims else b.reshape(y, [n for k, n in enumerate(x.shape) if k not in axes])
 
 

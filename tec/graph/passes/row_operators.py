@@ -22,7 +22,7 @@ def _rms(found: Found, out: Value) -> dict[str, Any] | None:
 
 def _log_sum(found: Found, out: Value) -> dict[str, Any] | None:
     axis = last_axes(found["top"], found["total"])
-    if not axis or number(found["zero"]) != 0 or out.dtype not in _FLOATS:
+    if not axis or number(found["zero"]) != 0 or out.dtype not in _FLOATS or out.dtype != found["x"].dtype:
         return None
     return {"axis": axis}
 
@@ -30,6 +30,7 @@ def _log_sum(found: Found, out: Value) -> dict[str, Any] | None:
 _MEAN = ("add", Named("mean", ("reduce_mean", ("square", "x"))), "epsilon")
 _INVERSE = Either(("rsqrt", _MEAN), ("reciprocal", ("sqrt", _MEAN)))
 _SAFE = Named("safe", ("where", ("isfinite", "top"), Named("top", ("reduce_max", "x")), "zero"))
+_DIFFERENCE = ("subtract", "x", _SAFE)
 
 RULES = (
     Rule(
@@ -41,8 +42,12 @@ RULES = (
         "the same, as torch's exporters write it",
     ),
     Rule(
-        "log of a sum of exponentials", ("add", ("log", Named("total", ("reduce_sum", ("exp", ("subtract", "x", _SAFE))))), "safe"),
+        "log of a sum of exponentials", ("add", ("log", Named("total", ("reduce_sum", ("exp", _DIFFERENCE)))), "safe"),
         _log_sum, "log_sum_exp", ("x",), "the largest is a kernel that reads x, and the sum another",
+    ),
+    Rule(
+        "log of a sum of exponentials of float16", ("cast", ("add", ("log", Named("total", ("reduce_sum", ("exp", ("cast", _DIFFERENCE))))), ("cast", "safe"))),
+        _log_sum, "log_sum_exp", ("x",), "the same, whose sum float16 may not hold",
     ),
 )  # fmt: skip
 

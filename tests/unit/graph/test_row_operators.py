@@ -70,3 +70,13 @@ def test_what_is_no_norm_of_rows_stays(axes, keepdims):
     square = (5, 5)  # so that a mean whose dimension is gone still goes with x
     found = optimize(graph(lambda b, x: rms(b, x, "rsqrt", axes, keepdims), square), TARGET)
     assert "rms_norm" not in [n.op for n in found.nodes]
+
+
+@pytest.mark.parametrize("axis, shape", [(0, (70_000, 2)), (1, (2, 70_000)), (1, (1, 70_000, 3))])
+def test_a_log_of_a_sum_that_float16_does_not_hold(axis, shape):
+    """The sum of exponentials passes 65504, its log does not."""
+    x = np.ones(shape, "float16")
+    (got,) = compile_graph(graph(lambda b, x: log_sum_exp(b, x, (axis,), False), shape, "float16"), Target("llvm")).run(
+        {"x": x}
+    )
+    np.testing.assert_allclose(got, np.full(got.shape, 1 + np.log(70_000)), rtol=1e-3)
