@@ -12,7 +12,7 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.slices import fitted
-from tec.ops.dims import is_symbolic
+from tec.ops.dims import Size, is_symbolic, maximum
 from tec.ops.registry import broadcast_shapes
 
 from .importer import AtenCall, aten_op
@@ -219,15 +219,17 @@ def put_by_mask(c: AtenCall, x: Value, mask: Value, first: int, values: Value, a
     count = values.shape[first]
     if count == 1:
         values = c.reshape(values, (*values.shape[:first], *[1] * mask.ndim, *values.shape[first + 1 :]))
-    elif is_symbolic([*mask.shape, count]):
-        raise ImportModelError("values put in turn where a mask of an open size says", hint=FIX_THE_SIZE)
     else:
-        size = math.prod(mask.shape)
-        flat = c.cast(c.reshape(mask, (size,)), "int64")
-        place = c.op("subtract", c.op("cumsum", flat, axis=0, exclusive=False, reverse=False), c.const(np.int64(1)))
-        taken = c.op("gather", values, c.op("clip", place, low=0, high=max(count - 1, 0)), axis=first)
+        taken = c.op("gather", values, places_in_turn(c, mask, count), axis=first)
         values = c.reshape(taken, (*values.shape[:first], *mask.shape, *values.shape[first + 1 :]))
     return c.broadcast(c.op("where", chosen, c.op("add", x, values) if accumulate else values, x), x.shape)
+
+
+def places_in_turn(c: AtenCall, mask: Value, count: Size) -> Value:
+    """For each element of a mask, in a row, how many before it are true: of `count` values the one that it takes where it is true."""
+    flat = c.cast(c.reshape(mask, (mask.type.size,)), "int64")
+    place = c.op("cumsum", flat, axis=0, exclusive=True, reverse=False)
+    return c.op("minimum", place, c.value(maximum(count - 1, 0), "int64"))
 
 
 # ---- scatters
@@ -331,13 +333,8 @@ def put(c: AtenCall, x: Value, index: Value, source: Value, accumulate: bool = F
 @aten_op("masked_scatter")
 def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
     """The source's elements one after another where the mask holds: each takes the one of the mask's running count."""
-    mask = c.broadcast(mask, x.shape)
-    if is_symbolic(x.shape):
-        raise ImportModelError("masked_scatter of open sizes", hint=FIX_THE_SIZE)
-    size = math.prod(x.shape)
-    count = c.op("cumsum", c.cast(c.reshape(mask, (size,)), "int64"), axis=0, exclusive=False, reverse=False)
-    place = c.op("clip", c.op("subtract", count, c.const(np.int64(1))), low=0, high=max(source.type.size - 1, 0))
-    taken = c.op("gather", c.reshape(source, (source.type.size,)), place, axis=0)
+    mask, count = c.broadcast(mask, x.shape), source.type.size
+    taken = c.op("gather", c.reshape(source, (count,)), places_in_turn(c, mask, count), axis=0)
     return c.op("where", mask, c.reshape(taken, x.shape), x)
 
 

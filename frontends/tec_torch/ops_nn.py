@@ -330,8 +330,7 @@ def batch_norm(c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: An
     else:
         eps = more[1]
     wide = var.dtype
-    one = c.const(np.ones(var.shape), wide)
-    scale, bias = (one if w is None else w), (c.const(np.zeros(var.shape), wide) if b is None else b)
+    scale, bias = (c.broadcast(c.const(n, wide), var.shape) if v is None else v for v, n in ((w, 1), (b, 0)))
     y = norm.batch_norm(c, x, scale, bias, mean, var, float(eps))
     none = c.const(np.zeros(0), wide)
     return y if name == "batch_norm" else (y, *[none if t is not None and t[1] == (0,) else None for t in c.types[1:]])

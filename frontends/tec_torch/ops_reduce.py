@@ -267,10 +267,11 @@ def running_extremum(c: AtenCall, x: Value, dim: int) -> Any:
     if x.ndim == 0:
         return x, filled_index(c)
     axis = axis_of(dim, x.ndim)
-    n = known_length(c, x, axis)
+    n = x.shape[axis]
     order = order_of(c, ordered(c, x), c.name_of_op == "cummin")
     at = c.broadcast(c.reshape(c.iota(n), tuple(n if k == axis else 1 for k in range(x.ndim))), x.shape)
     if order is None:
+        known_length(c, x, axis)
         return _extremum_by_steps(c, x, at, axis)
     word = c.op("bitwise_or", c.op("shift_left", c.cast(order, "int64"), c.const(32, "int64")), at)
     word = c.op("cummax", word, axis=axis, exclusive=False, reverse=False)

@@ -15,7 +15,7 @@ from tec.graph.builders.slices import fitted, slice_range
 from tec.ops.dims import Size, as_size, is_symbolic
 
 from .importer import AtenCall, aten_op
-from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH
+from .remedies import LEFT_TO_TORCH
 
 
 @aten_op(
@@ -288,9 +288,7 @@ def unfold(c: AtenCall, x: Value, dim: int, size: int, step: int) -> Value:
         return c.reshape(x, c.shape)
     axis = axis_of(dim, x.ndim)
     count = c.shape[axis]
-    if is_symbolic(count):
-        raise ImportModelError("windows of an open size", hint=FIX_THE_SIZE)
-    index = c.const(np.arange(count)[:, None] * step + np.arange(size)[None], "int64")
+    index = c.op("add", c.unsqueeze(c.iota(count, 0, step), 1), c.unsqueeze(c.iota(size), 0))
     y = c.op("gather", x, index, axis=axis)
     perm = [k for k in range(y.ndim) if k != axis + 1]
     return c.transpose(y, (*perm, axis + 1))

@@ -67,14 +67,11 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         sx = {**sx, "C": round_up(sx["C"], attrs["block"])}
     if sx["C"] != sw["I"] * g or sw["O"] % g or (x.dtype != w.dtype and not {x.dtype, w.dtype} <= small):
         what = f"convolution of {x} by {w} in {g} groups: the channels do not fit"
-        raise (
-            fail(what)
-            if sw["O"] % g
-            else unfit(
-                what,
-                (sx["C"], sw["I"] * g),
-                hint="the data has group times as many channels as the weights' second dimension",
-            )
+        raise unfit(
+            what,
+            (sx["C"], sw["I"] * g),
+            (sw["O"] % g, 0),
+            hint="the data has group times as many channels as the weights' second dimension, and the groups divide the outputs",
         )
     if not all(require(1, "<=", sy[k], f"windows of {w} over {x}") for k in spatial(attrs)):
         raise fail(

@@ -86,6 +86,28 @@ def test_diagonals(offset):
     check(lambda x: torch.diagonal(x, offset, 0, 2), drawn((7, 4, 9)), drawn((8, 3, 5)))
 
 
+def test_values_are_put_where_a_mask_holds():
+    def put(x, source, mask):
+        return x.masked_scatter(mask, source), torch.index_put(x, (mask,), source[:1, 0])
+
+    def case(n, m):
+        x, source = drawn((n, m), (n, m))
+        return x, source, x > 0.3
+
+    check(put, case(6, 5), case(9, 4))
+
+
+def test_windows_and_running_maxima_along_open_axes():
+    check(lambda x: (x.unfold(1, 3, 2), *x.cummax(1), *x.cummin(0)), drawn((4, 9)), drawn((3, 14)))
+
+
+def test_normalization_of_open_channels():
+    def normalized(x, mean, variance):
+        return F.batch_norm(x, mean, variance.exp())
+
+    check(normalized, drawn((2, 5, 6), (5,), (5,)), drawn((3, 4, 7), (4,), (4,)))
+
+
 def test_causal_attention_of_open_heads():
     def attend(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
