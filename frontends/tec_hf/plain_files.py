@@ -44,7 +44,11 @@ def described(folder: Path, settings: Mapping[str, Any], kind: str) -> str | Non
     if not pairs and not (folder / "vocab.txt").is_file():
         return None
     said = settings.get("tokenizer_class")
-    name = said.removesuffix("Fast") if isinstance(said, str) else _BY_KIND.get(kind, f"that of {kind}")
+    name = (
+        said.removesuffix("Fast")
+        if isinstance(said, str)
+        else _BY_KIND.get(kind, f"that of {kind}" if kind else "not named")
+    )
     known: tuple[str, ...] = _PAIRS if pairs else _PIECES
     if name not in known:
         raise ImportModelError(

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import tokenizers as tk
+from tec_hf.texts import beside_an_adapter
 
 import tec.lm.opening as opening
 from tec.errors import ImportModelError
@@ -112,3 +113,6 @@ def test_added_tokens_of_no_place_and_pieces_without_one_for_the_unknown(tmp_pat
     (place / "vocab.txt").write_text("[CLS]\n[SEP]\na\n")
     with pytest.raises(ImportModelError, match="no token for unknown words"):
         opening.open(place)
+    (place / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ImportModelError, match="its tokenizer is not named"):  # as in an adapter's folder
+        beside_an_adapter(place)
