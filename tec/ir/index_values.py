@@ -24,7 +24,6 @@ _DIVISIONS: dict[type[E.Expr], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _CALLS: dict[str, Callable[..., Any]] = {
     "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
-    "if_then_else": np.where,
 }  # fmt: skip
 
 Known = dict[int, tuple[E.Expr, Any]]
@@ -62,11 +61,11 @@ def _not(e: Any, values: _Values, known: Known | None) -> Any:
     return None if inner is None else np.logical_not(inner)
 
 
-def _select(e: Any, values: _Values, known: Known | None) -> Any:
-    parts = [evaluated(x, values, known) for x in (e.cond, e.a, e.b)]
+def _chosen(cond: Any, a: Any, b: Any, values: _Values, known: Known | None) -> Any:
+    parts = [evaluated(x, values, known) for x in (cond, a, b)]
     if any(x is None for x in parts):
         return None
-    if dtype_info(e.dtype).lanes > dtype_info(e.cond.dtype).lanes == 1:  # one condition for a vector's elements
+    if dtype_info(a.dtype).lanes > dtype_info(cond.dtype).lanes:  # one condition for a vector's elements
         parts[0] = np.expand_dims(parts[0], -1)
     return np.where(*parts)
 
@@ -78,6 +77,9 @@ def _cast(e: Any, values: _Values, known: Known | None) -> Any:
 def _call(e: Any, values: _Values, known: Known | None) -> Any:
     if e.op in ("likely", "readfirstlane", "computed"):
         return evaluated(e.args[0], values, known)
+    if e.op == "if_then_else":
+        cond, a, b = e.args
+        return _chosen(cond, a, b, values, known)
     made = _CALLS.get(e.op)
     if made is None:
         return None
@@ -95,6 +97,6 @@ def _binary(how: Callable[[Any, Any], Any], divides: bool) -> Callable[[Any, _Va
 
 _EVALUATED: dict[type[E.Expr], Callable[[Any, _Values, Known | None], Any]] = {
     E.IntImm: lambda e, values, known: e.value, E.Var: lambda e, values, known: values.get(e), E.Cast: _cast,
-    E.Ramp: _ramp, E.Broadcast: _broadcast, E.Not: _not, E.Select: _select, E.Call: _call,
+    E.Ramp: _ramp, E.Broadcast: _broadcast, E.Not: _not, E.Select: lambda e, values, known: _chosen(e.cond, e.a, e.b, values, known), E.Call: _call,
     **{t: _binary(how, False) for t, how in _BINARY.items()}, **{t: _binary(how, True) for t, how in _DIVISIONS.items()},
 }  # fmt: skip

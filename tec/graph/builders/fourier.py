@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.dims import Dim, Size
+from ...ops.matmul import accumulator
 from ..graph import Value
 from .builder import Builder
 from .matmul import matmul
@@ -41,13 +42,15 @@ def transform(
 
 
 def _computed(b: Builder, n: Dim, rows: Size, scale: float, sign: float, dtype: str) -> tuple[Value, Value]:
-    """The matrices of cosines and sines, (rows, n), of a length that is known at run time."""
+    """The matrices of cosines and sines, (rows, n), of a length that is known at run time. Of 16 bits they are rounded once: such types do not have all lengths."""
+    wide = accumulator(dtype)
     turns = b.op("multiply", b.reshape(b.count(rows), (rows, 1)), b.reshape(b.count(n), (1, n)))
     length = b.op("iota", size=1, start=n, step=1, dtype="int64")
-    part = b.op("divide", b.cast(b.op("floor_mod", turns, length), dtype), b.cast(length, dtype))
-    angle = b.op("multiply", part, b.const(np.array(-2 * np.pi * sign), dtype))
-    times = b.const(np.array(scale), dtype)
-    return b.op("multiply", b.op("cos", angle), times), b.op("multiply", b.op("sin", angle), times)
+    part = b.op("divide", b.cast(b.op("floor_mod", turns, length), wide), b.cast(length, wide))
+    angle = b.op("multiply", part, b.const(np.array(-2 * np.pi * sign), wide))
+    times = b.const(np.array(scale), wide)
+    cos, sin = (b.cast(b.op("multiply", b.op(f, angle), times), dtype) for f in ("cos", "sin"))
+    return cos, sin
 
 
 def real_inverse(b: Builder, x: Parts, axis: int, n: int, scale: float = 1.0) -> Value:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import tec_onnx
 
@@ -20,6 +21,7 @@ from tec.graph.parts import part_of
 from tec.graph.programs import program_of
 from tec.graph.sizes import sizes_of_group
 from tec.ir import Var
+from tec.ir import expr as E
 from tec.ir.index_values import evaluated
 from tec.ir.visit import deep_recursion
 from tests import seeds
@@ -146,6 +148,10 @@ def test_index_expressions_have_values() -> None:
     x, y = Var("x", "int32"), Var("y", "int32")
     assert evaluated((x * 3 + 5) // 2, {x: 4}) == 8
     assert evaluated(te.max(x, 7), {x: 4}) == 7
+    vector = E.Ramp(x, E.IntImm(1), 4)
+    for chosen in (E.Select(x < 2, vector, vector + 8), E.Call("if_then_else", (x < 2, vector, vector + 8), "int32x4")):
+        lanes = evaluated(chosen, {x: np.arange(4)})
+        np.testing.assert_array_equal(lanes, np.add.outer([0, 1, 10, 11], np.arange(4)))
     assert evaluated(x + y, {x: 4}) is None and evaluated(te.indexdiv(x, y), {x: 4, y: 0}) is None
 
 

@@ -5,8 +5,9 @@ import pytest
 
 import tec
 from tec.graph import Graph, run_graph
-from tec.graph.builders import Builder, attention, conv, matmul, norm, quantize
+from tec.graph.builders import Builder, attention, conv, fourier, matmul, norm, quantize
 from tec.graph.builders.recurrent import Layer, layer
+from tec.ops.dims import Dim
 
 rng = np.random.default_rng(7)
 
@@ -194,3 +195,14 @@ def test_heads_that_do_not_divide_are_refused():
     net = Net()
     with pytest.raises(tec.ImportModelError, match="3 heads of"):
         attention.split_heads(net.b, net.input(rand(1, 2, 8)), 3)
+
+
+def test_a_transform_of_16_bits_has_lengths_that_these_lack():
+    """70,001 is no float16: angles of an open length are made in float32, and rounded as those of a known one are."""
+    n, rows, wave = 70_001, 8, 5
+    x = np.cos(2 * np.pi * wave * np.arange(n) / n).astype("float16")[None]
+    g = Graph("g")
+    real, _ = fourier.transform(Builder(g), (g.input("x", "float16", (1, Dim("n"))), None), 1, rows=rows, scale=2 / n)
+    g.set_outputs([real], ["y"])
+    (y,) = tec.compile(g, "llvm", cache=False).run([x])
+    np.testing.assert_allclose(y[0], np.arange(rows) == wave, atol=1e-3)
