@@ -169,6 +169,7 @@ def roi_align(c: Call) -> Value:
         c.attr("coordinate_transformation_mode", "half_pixel" if c.opset >= 16 else "output_half_pixel") == "half_pixel"
     )
     ratio = int(c.attr("sampling_ratio", 0))
+    pictures = c.within(c.cast(c[2], "int64"), c[0].shape[0] - 1, "a picture of a box")
     if ratio == 0:
         # The number of samples depends on the boxes: as many as the largest box takes, found when they are known.
         boxes = np.asarray(c.array(1))
@@ -177,14 +178,14 @@ def roi_align(c: Call) -> Value:
             int(c.attr("output_height", 1)),
             int(c.attr("output_width", 1)),
         )
-        return _adaptive_roi(c, boxes, scale, h, w, half)
+        return _adaptive_roi(c, boxes, pictures, scale, h, w, half)
     return c.op(
-        "roi_align", c[0], c.cast(c[1], c[0].dtype), c.cast(c[2], "int64"), mode=_of_corners(c), height=int(c.attr("output_height", 1)),
+        "roi_align", c[0], c.cast(c[1], c[0].dtype), pictures, mode=_of_corners(c), height=int(c.attr("output_height", 1)),
         width=int(c.attr("output_width", 1)), ratio_h=ratio, ratio_w=ratio, scale=float(c.attr("spatial_scale", 1.0)), half=half,
     )  # fmt: skip
 
 
-def _adaptive_roi(c: Call, boxes: Any, scale: float, h: int, w: int, half: bool) -> Value:
+def _adaptive_roi(c: Call, boxes: Any, pictures: Value, scale: float, h: int, w: int, half: bool) -> Value:
     rows = []
     for k, (x1, y1, x2, y2) in enumerate(boxes * scale):
         rh, rw = y2 - y1, x2 - x1
@@ -192,7 +193,7 @@ def _adaptive_roi(c: Call, boxes: Any, scale: float, h: int, w: int, half: bool)
             rh, rw = max(rh, 1.0), max(rw, 1.0)
         rows.append(
             c.op(
-                "roi_align", c[0], c.slice(c[1], 0, k, 1), c.cast(c.slice(c[2], 0, k, 1), "int64"), mode=_of_corners(c), height=h,
+                "roi_align", c[0], c.slice(c[1], 0, k, 1), c.slice(pictures, 0, k, 1), mode=_of_corners(c), height=h,
                 width=w, ratio_h=max(math.ceil(rh / h), 1), ratio_w=max(math.ceil(rw / w), 1), scale=scale, half=half,
             )
         )  # fmt: skip

@@ -428,7 +428,9 @@ def trilu(c: Call) -> Value:
 
 @onnx_op("ReverseSequence")
 def reverse_sequence(c: Call) -> Value:
-    return c.op("reverse_sequence", c[0], c[1], batch_axis=c.attr("batch_axis", 1), time_axis=c.attr("time_axis", 0))
+    batch, time = c.attr("batch_axis", 1), c.attr("time_axis", 0)
+    lengths = c.within(c[1], c[0].shape[time], "a length of a sequence")
+    return c.op("reverse_sequence", c[0], lengths, batch_axis=batch, time_axis=time)
 
 
 @onnx_op("ArrayFeatureExtractor", domain="ai.onnx.ml")

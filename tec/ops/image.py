@@ -137,7 +137,7 @@ def _roi_align(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     """Means or maxima of `ratio_h` x `ratio_w` bilinear samples in each cell of `height` x `width` cells of every box; ONNX's maxima are those of the
     samples' four weighted pixels ("max of corners")."""
     x, boxes, batch = inputs
-    _, _, rows, cols = static_shape(x)
+    pictures, _, rows, cols = static_shape(x)
     ph, pw, rh, rw = attrs["height"], attrs["width"], attrs["ratio_h"], attrs["ratio_w"]
     shift = 0.5 if attrs["half"] else 0.0
     p, q = te.reduce_axis((0, rh), "p"), te.reduce_axis((0, rw), "q")
@@ -158,7 +158,7 @@ def _roi_align(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
             high = te.min(low + 1, m - 1)
             t = te.select(low >= m - 1, te.const(0, x.dtype), v - low.astype(x.dtype))
             terms.append(((low, 1.0 - t), (high, t)))
-        n = batch(r).astype("int32")
+        n = te.max(te.min(batch(r).astype("int32"), pictures - 1), 0)
         products = [x(n, c, a, b) * (wa * wb) for a, wa in terms[0] for b, wb in terms[1]]
         return inside, products
 

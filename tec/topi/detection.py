@@ -319,7 +319,7 @@ def roi_pool_nchw(data: Tensor, rois: Tensor, pooled_size: Any, spatial_scale: f
 
     def largest(r: Any, c: Any, p: Any, q: Any) -> Any:
         inside = te.all(i >= edges[0][r, p, 0], i < edges[0][r, p, 1], j >= edges[1][r, q, 0], j < edges[1][r, q, 1])
-        value = x[te.cast("int32", boxes[r, 0]), c, i, j]
+        value = x[te.max(te.min(te.cast("int32", boxes[r, 0]), x.shape[0] - 1), 0), c, i, j]
         return te.max(te.if_then_else(inside, value, lowest), axis=[i, j])
 
     found = compute((count, channels, *parts), largest, "roi_pool", "")

@@ -90,6 +90,14 @@ class Builder:
         axis %= value.ndim
         return self.reshape(value, value.shape[:axis] + value.shape[axis + 1 :])
 
+    def within(self, values: Value, top: Size, what: str) -> Value:
+        """Integers of one dimension, with the condition that none is below 0 or above `top`."""
+        wide = self.cast(values, "int64")
+        low = self.op("greater_equal", wide, self.const(np.int64(0)))
+        high = self.op("less_equal", wide, self.graph.sizes(top, "top"))
+        fits = self.op("reduce_all", self.op("logical_and", low, high), axes=(0,), keepdims=False)
+        return self.op("require", values, fits, text=f"{what} is outside of 0 to {top} ({self.origin or self.name})")
+
     def unsqueeze(self, value: Value, axis: int) -> Value:
         axis %= value.ndim + 1
         return self.reshape(value, (*value.shape[:axis], 1, *value.shape[axis:]))

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from ...ops.dims import Size
 from ...ops.recurrent import Activation
 from ...records import dataclass
 from ..graph import Value
@@ -69,7 +68,7 @@ def layer(
     if peepholes is not None:
         extras["peepholes"] = peepholes
     if lengths is not None:
-        extras["lengths"] = lengths if lengths.is_const else _within(b, lengths, steps)
+        extras["lengths"] = lengths if lengths.is_const else b.within(lengths, steps, "a length of a sequence")
     if any(s is not None for s in starts):
         zero = b.broadcast(b.const(0, x.dtype), (directions, batch, hidden))
         extras.update(zip(("hidden_start", "cell_start"), (zero if s is None else s for s in starts)))
@@ -78,19 +77,6 @@ def layer(
         cell=kind.cell, hidden=hidden, backward=kind.backward, activations=kind.activations, clip=kind.clip,
         coupled=kind.coupled, reset_after=kind.reset_after, extras=tuple(extras),
     )  # fmt: skip
-
-
-def _within(b: Builder, lengths: Value, steps: Size) -> Value:
-    """Lengths, with the condition that none is below 0 or above the number of steps."""
-    wide = b.cast(lengths, "int64")
-    low, high = (
-        b.op("greater_equal", wide, b.const(np.int64(0))),
-        b.op("less_equal", wide, b.graph.sizes(steps, "steps")),
-    )
-    fits = b.op("reduce_all", b.op("logical_and", low, high), axes=(0,), keepdims=False)
-    return b.op(
-        "require", lengths, fits, text=f"a length of a sequence is outside of 0 to {steps} ({b.origin or b.name})"
-    )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from tec_onnx.backend import run_model
 import tec
 from tec.graph import Graph
 
+RNG = np.random.default_rng(3)
+
 
 @pytest.mark.parametrize(("op", "count"), [("add", 1), ("add", 3), ("relu", 2), ("where", 2), ("cast", 2)])
 def test_operators_take_the_inputs_that_they_take(op, count):
@@ -194,3 +196,41 @@ def test_a_ratio_that_is_not_used_may_be_an_input():
     x = np.ones((2, 3), np.float32)
     y, mask = run_model(model, [x, np.float32(0.3)])
     assert (y == x).all() and mask.all() and mask.shape == x.shape
+
+
+REGION = {"output_height": 2, "output_width": 2, "sampling_ratio": 2}
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "x", "floats", "counts", "wrong", "said"),
+    [
+        ("RoiAlign", REGION, (2, 3, 8, 9), [[[0, 0, 4, 4]]], [1], (2, -1, 10**9), "a picture of a box"),
+        ("ReverseSequence", {"batch_axis": 1, "time_axis": 0}, (4, 1), [], [4], (5, -1), "a length of a sequence"),
+    ],
+)
+def test_counts_that_leave_the_tensor_are_an_error_of_the_run(op, attrs, x, floats, counts, wrong, said):
+    """Pictures of boxes read gigabytes behind the input, and the process ended."""
+    arrays = [RNG.random(x, "float32"), *(np.array(a, "float32") for a in floats), np.array(counts)]
+    names = [f"x{k}" for k in range(len(arrays))]
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in zip(names, arrays)
+    ]
+    node = helper.make_node(op, names, ["y"], **attrs)
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    net = tec.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), target="llvm", cache=False)
+    net.run(dict(zip(names, arrays)))
+    for k in wrong:
+        with pytest.raises(tec.ArgumentError, match=f"{said} is outside of 0 to"):
+            net.run(dict(zip(names, [*arrays[:-1], np.array([k])])))
+
+
+def test_a_box_of_a_picture_that_is_not_there_is_of_the_nearest():
+    g = Graph("g")
+    x, boxes, of = g.input("x", "float32", (2, 1, 4, 5)), g.input("b", "float32", (3, 4)), g.input("n", "int64", (3,))
+    attrs = {"height": 2, "width": 2, "ratio_h": 1, "ratio_w": 1, "half": False, "scale": 1.0, "mode": "avg"}
+    g.set_outputs(g.add("roi_align", [x, boxes, of], attrs), ["y"])
+    net = tec.compile(g, target="llvm", cache=False)
+    feeds = {"x": RNG.random((2, 1, 4, 5), "float32"), "b": np.float32([[0, 0, 3, 3]] * 3)}
+    far, near = (np.asarray(net.run({**feeds, "n": np.array(n)})[0]) for n in ([-(10**9), 1, 10**9], [0, 1, 1]))
+    np.testing.assert_array_equal(far, near)
