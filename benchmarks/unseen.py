@@ -191,10 +191,9 @@ class Case:
         got, fused = tec.compile(str(out), target="llvm").run(given), session.run(None, given)
         # As the file says it: products of 8 bits of ONNX Runtime saturate their sums of two on CPUs without VNNI.
         exact = peer_session(out, optimized=False).run(None, given)
+        # Of a maximum's padding, or 0 / 0: nothing says what that gives.
         if unsaid := rounds_no_number(out, given):
-            return {
-                "exporter": f"rounds what is no number to 8 bits: {unsaid}"
-            }  # a maximum's padding, 0 / 0: nothing says what that gives
+            return {"exporter": f"rounds what is no number to 8 bits: {unsaid}"}
         row = {
             "error": worst(got, exact),
             "peer_fused": worst(fused, exact),
