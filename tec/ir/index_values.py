@@ -36,32 +36,31 @@ def evaluated(e: E.Expr, values: _Values, known: Known | None = None) -> Any:
     how = _EVALUATED.get(type(e))
     if how is None:
         return None
-    if known is None:
-        return how(e, values, None)
+    known = {} if known is None else known
     hit = known.get(id(e))
     if hit is None:
         hit = known[id(e)] = (e, how(e, values, known))
     return hit[1]
 
 
-def _ramp(e: Any, values: _Values, known: Known | None) -> Any:
+def _ramp(e: Any, values: _Values, known: Known) -> Any:
     base, stride = evaluated(e.base, values, known), evaluated(e.stride, values, known)
     if base is None or stride is None:
         return None
     return np.expand_dims(base, -1) + np.arange(e.lanes) * np.expand_dims(stride, -1)
 
 
-def _broadcast(e: Any, values: _Values, known: Known | None) -> Any:
+def _broadcast(e: Any, values: _Values, known: Known) -> Any:
     value = evaluated(e.value, values, known)
     return None if value is None else np.expand_dims(value, -1)
 
 
-def _not(e: Any, values: _Values, known: Known | None) -> Any:
+def _not(e: Any, values: _Values, known: Known) -> Any:
     inner = evaluated(e.a, values, known)
     return None if inner is None else np.logical_not(inner)
 
 
-def _chosen(cond: Any, a: Any, b: Any, values: _Values, known: Known | None) -> Any:
+def _chosen(cond: Any, a: Any, b: Any, values: _Values, known: Known) -> Any:
     parts = [evaluated(x, values, known) for x in (cond, a, b)]
     if any(x is None for x in parts):
         return None
@@ -70,11 +69,11 @@ def _chosen(cond: Any, a: Any, b: Any, values: _Values, known: Known | None) -> 
     return np.where(*parts)
 
 
-def _cast(e: Any, values: _Values, known: Known | None) -> Any:
+def _cast(e: Any, values: _Values, known: Known) -> Any:
     return evaluated(e.value, values, known) if "int" in e.dtype or "bool" in e.dtype else None
 
 
-def _call(e: Any, values: _Values, known: Known | None) -> Any:
+def _call(e: Any, values: _Values, known: Known) -> Any:
     if e.op in ("likely", "readfirstlane", "computed"):
         return evaluated(e.args[0], values, known)
     if e.op == "if_then_else":
@@ -87,15 +86,15 @@ def _call(e: Any, values: _Values, known: Known | None) -> Any:
     return None if any(x is None for x in parts) else made(*parts)
 
 
-def _binary(how: Callable[[Any, Any], Any], divides: bool) -> Callable[[Any, _Values, Known | None], Any]:
-    def binary(e: Any, values: _Values, known: Known | None) -> Any:
+def _binary(how: Callable[[Any, Any], Any], divides: bool) -> Callable[[Any, _Values, Known], Any]:
+    def binary(e: Any, values: _Values, known: Known) -> Any:
         a, b = evaluated(e.a, values, known), evaluated(e.b, values, known)
         return None if a is None or b is None or (divides and not np.all(b)) else how(a, b)
 
     return binary
 
 
-_EVALUATED: dict[type[E.Expr], Callable[[Any, _Values, Known | None], Any]] = {
+_EVALUATED: dict[type[E.Expr], Callable[[Any, _Values, Known], Any]] = {
     E.IntImm: lambda e, values, known: e.value, E.Var: lambda e, values, known: values.get(e), E.Cast: _cast,
     E.Ramp: _ramp, E.Broadcast: _broadcast, E.Not: _not, E.Select: lambda e, values, known: _chosen(e.cond, e.a, e.b, values, known), E.Call: _call,
     **{t: _binary(how, False) for t, how in _BINARY.items()}, **{t: _binary(how, True) for t, how in _DIVISIONS.items()},

@@ -152,6 +152,10 @@ def test_index_expressions_have_values() -> None:
     for chosen in (E.Select(x < 2, vector, vector + 8), E.Call("if_then_else", (x < 2, vector, vector + 8), "int32x4")):
         lanes = evaluated(chosen, {x: np.arange(4)})
         np.testing.assert_array_equal(lanes, np.add.outer([0, 1, 10, 11], np.arange(4)))
+    doubled: E.Expr = x
+    for _ in range(50):  # a term that stands in 2 ** 50 places is evaluated once
+        doubled = E.Add(doubled, doubled)
+    assert evaluated(doubled, {x: np.int64(1)}) == 1 << 50
     assert evaluated(x + y, {x: 4}) is None and evaluated(te.indexdiv(x, y), {x: 4, y: 0}) is None
 
 
