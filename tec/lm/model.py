@@ -20,6 +20,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target
+from . import architectures
 from .asked import SETTINGS_OF_GENERATE, common, context_of, ends_of, is_chat, settings_of, target_of, usual_dtype
 from .caching import type_of
 from .checkpoint import Checkpoint, Tokenizer
@@ -96,6 +97,7 @@ class LanguageModel:
             )
         if checkpoint.architecture in SPEECH:
             raise ArgumentError(f"{checkpoint.architecture} writes what it hears", hint="tec.lm.transcriber loads it")
+        architectures.place(checkpoint.architecture)
         self.checkpoint = checkpoint
         self.config = Config(checkpoint.config, checkpoint.architecture)
         self.target = target_of(target, device)

@@ -13,7 +13,7 @@ from ..choices import Choice, Space
 from ..choices.store.database import key_text
 from ..errors import TecError
 
-_MOST_PRICED = 4096  # choices of a space that are listed in full; of a larger one, so many by chance
+_MOST_PRICED = 8192  # choices of a space that are listed in full; of a larger one, so many by chance
 _DRAWN = 512  # by chance, of a space that is not listed in full; what is drawn is legal
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ...errors import one_line
-from ...graph import Value
 from ..config import unknown
-from ..layers import Layers
 
-Architecture = Callable[[Layers], Value]
+if TYPE_CHECKING:
+    from ...graph import Value
+    from ..layers import Layers
+
+    Architecture = Callable[[Layers], Value]
 
 # Hugging Face's model_type, and the module and function here.
 NAMES = {
@@ -35,11 +38,16 @@ ENCODERS = {"bert": "bert.bert", "roberta": "bert.bert", "xlm-roberta": "bert.be
 SPEECH = {"whisper": "whisper.whisper"}
 
 
-def find(name: str) -> Architecture:
-    """ImportModelError for one that is not here."""
+def place(name: str) -> str:
+    """The module and function of an architecture, neither of which is imported. ImportModelError for one that is not here."""
     where = {**NAMES, **ENCODERS, **SPEECH}.get(name)
     if where is None:
         raise unknown(f"architecture {one_line(name)!r} is not known", name, NAMES)
-    module, _, function = where.partition(".")
+    return where
+
+
+def find(name: str) -> Architecture:
+    """ImportModelError for one that is not here."""
+    module, _, function = place(name).partition(".")
     found: Architecture = getattr(import_module(f".{module}", __package__), function)
     return found
