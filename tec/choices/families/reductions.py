@@ -164,13 +164,15 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         else:
             outer, vec = stage.split(axes[-1], factor=factor)
             stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
-            _open_in_runs(stage)
+            _in_runs(stage)
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
     else:
         partial = in_lanes(s, op, target, threads)
         stage = s[op]
         axes = list(stage.op.axis)
+        if partial is None:
+            _in_runs(stage)
     loop = axes[-1] if axes else None
     if axes and threads and parallel.worth(work(op) * parallel.POINTWISE):
         if partial is not None:  # a sum is placed within the innermost loop
@@ -351,18 +353,20 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target, threads: bool = False) 
     whole.pragma(whole.op.reduce_axis[0], "any_order")
     if pieces:
         partial = _in_pieces(s, partial, pieces, threads and not op.axis)
-    _open_in_runs(partial)
+    _in_runs(partial)
     vec, *data = partial.op.axis
     partial.reorder(*data, *partial.op.reduce_axis, vec)
     partial.vectorize(vec)
     return partial
 
 
-def _open_in_runs(stage: Stage) -> None:
-    """A sum of open length keeps its digits at any: where it is known, parts and pieces see to that."""
-    reduced = stage.op.reduce_axis
-    if any(extent_of(a) is None for a in reduced) and stage.op.num_outputs == 1:
-        stage.pragma(reduced[-1], "in_runs", LONG_CHAIN)
+def _in_runs(stage: Stage) -> None:
+    """A sum in one chain a result keeps its digits: of open length, or long where nothing parts it."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    length = reduce_size(op)
+    if op.reduce_axis and op.num_outputs == 1 and (length is None or length > LONG_CHAIN):
+        stage.pragma(op.reduce_axis[0], "in_runs", LONG_CHAIN)
 
 
 def _pieces(n: int, lanes: int) -> tuple[int, int]:

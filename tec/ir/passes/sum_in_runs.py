@@ -6,11 +6,13 @@
                                                                 part[0 : 16] = part[0 : 16] + f(k)
                                                             y[a : a + 16] = y[a : a + 16] + part[0 : 16]
 
-In: flat buffers of a CPU, behind `vectorize` and `hoist_conditions`: serial loops under a note `InRuns` around one store, which adds to what it reads at a place that the loop does not move. Rounding errors of
+In: flat buffers of a CPU, behind `vectorize` and `hoist_conditions`: serial loops, one within the other or one alone, under a note `InRuns` around one store, which adds to what it reads at a place that the loops do not move. Rounding errors of
 one chain grow with its length, and where a million elements of one sign are added they are all rounded the same way. Sums no longer than a run keep their bits.
 """
 
 from __future__ import annotations
+
+import math
 
 from ...target import Target
 from .. import build as B
@@ -33,8 +35,8 @@ def _stmt(s: S.Stmt, steps: int) -> S.Stmt:
     """steps: of a run; 0 where no note asks for runs."""
     if isinstance(s, S.Attr) and isinstance(s.note, InRuns):
         return _stmt(s.body, s.note.steps)
-    if isinstance(s, S.For) and steps and isinstance(s.body, S.BufferStore):
-        return _by_runs(s, s.body, steps)
+    if isinstance(s, S.For) and steps and (made := _by_runs(s, steps)) is not None:
+        return made
     if isinstance(s, S.For) and steps and isinstance(s.body, S.IfThenElse) and s.body.orelse is not None:
         cond = s.body.cond  # whether a vector of results is whole, say
         if not uses_var(cond, s.var) and not any_expr(cond, lambda e: isinstance(e, E.BufferLoad)):
@@ -43,13 +45,21 @@ def _stmt(s: S.Stmt, steps: int) -> S.Stmt:
     return map_stmt(s, lambda x: _stmt(x, steps), lambda e: e)
 
 
-def _by_runs(loop: S.For, store: S.BufferStore, steps: int) -> S.Stmt:
-    length = const_int(loop.extent)
-    if loop.kind != S.ForKind.SERIAL or loop.pipelined or (length is not None and length <= steps):
-        return loop
-    added = _added(store, loop.var)
-    if added is None:
-        return loop
+def _by_runs(loop: S.For, steps: int) -> S.Stmt | None:
+    """A sum's loop, or loops, by runs; as it is where it is short, and None where this is no sum, or where the loops within are the long ones."""
+    nest, store = _sum_of(loop)
+    added = _added(store, [f.var for f in nest]) if isinstance(store, S.BufferStore) else None
+    if added is None or not isinstance(store, S.BufferStore):
+        return None
+    length, inner = const_int(loop.extent), _turns(nest[1:])
+    is_long = inner is None or inner > steps  # the loops within
+    if length is not None and length <= steps:
+        if is_long:
+            return None
+        if length * (inner or 1) <= steps:
+            return loop
+    inside = steps
+    steps = steps if is_long else max(1, steps // (inner or 1))
     lanes, index = dtype_info(store.value.dtype).lanes, loop.extent.dtype
     shape = (B.const(lanes, "int32"),)
     part = Buffer(f"{store.buffer.name}_run", store.buffer.dtype, shape, scope=LOCAL)
@@ -59,7 +69,11 @@ def _by_runs(loop: S.For, store: S.BufferStore, steps: int) -> S.Stmt:
     run = E.Var(f"{loop.var.name}_run", index)
     gone = B.mul(run, B.const(steps, index))
     own = E.BufferLoad(part, place)
-    adding = S.BufferStore(part, B.add(own, added), place, None, store.loc)
+    adding: S.Stmt = S.BufferStore(part, B.add(own, added), place, None, store.loc)
+    for f in reversed(nest[1:]):
+        adding = f.with_body(adding)
+    if is_long and isinstance(adding, S.For):
+        adding = _by_runs(adding, inside) or adding
     body = S.Seq((
         S.BufferStore(part, nothing if lanes == 1 else E.Broadcast(nothing, lanes), place, None, store.loc),
         loop.with_range(B.add(loop.min, gone), B.minimum(B.sub(loop.extent, gone), B.const(steps, index)), adding),
@@ -69,13 +83,28 @@ def _by_runs(loop: S.For, store: S.BufferStore, steps: int) -> S.Stmt:
     return S.For(run, B.const(0, index), runs, S.Alloc(part, body), unroll=1)
 
 
-def _added(store: S.BufferStore, var: E.Var) -> E.Expr | None:
+def _sum_of(s: S.Stmt) -> tuple[list[S.For], S.Stmt]:
+    """Serial loops, each all that the one around it does, and what they do."""
+    nest: list[S.For] = []
+    while isinstance(s, S.For) and s.kind == S.ForKind.SERIAL and not s.pipelined:
+        nest.append(s)
+        s = s.body
+    return nest, s
+
+
+def _turns(nest: list[S.For]) -> int | None:
+    """Of loops together; None where one is open."""
+    turns = [const_int(f.extent) for f in nest]
+    return None if None in turns else math.prod(n or 0 for n in turns)
+
+
+def _added(store: S.BufferStore, loops: list[E.Var]) -> E.Expr | None:
     """What a step adds to a sum of floats whose place, and whose mask, all steps have; None where the store is none."""
     value, info = store.value, dtype_info(store.buffer.dtype)
     if not isinstance(value, E.Add) or not info.is_float or info.lanes != 1:
         return None
     mask = store.predicate
-    if any(uses_var(e, var) for e in (*store.indices, *((mask,) if mask is not None else ()))):
+    if any(uses_var(e, var) for var in loops for e in (*store.indices, *((mask,) if mask is not None else ()))):
         return None
     for own, added in ((value.a, value.b), (value.b, value.a)):
         if (

@@ -36,6 +36,25 @@ def test_a_long_sum_is_made_by_runs(length: int) -> None:
         assert (got.numpy() == alone.numpy()).all()
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (40, 1), (1, 40), (23, 3), (3, 23), (23, 29), (0, 4), (4, 0)], ids=str)
+@pytest.mark.parametrize("known", [(), (0,), (1,), (0, 1)], ids=str)
+def test_loops_within_each_other_are_one_sum(shape: tuple[int, int], known: tuple[int, ...]) -> None:
+    is_known = [d in known and shape[d] > 0 for d in range(2)]
+    n, m = (shape[d] if is_known[d] else te.var("nm"[d]) for d in range(2))
+    x = te.placeholder((n, m, 4), name="x")
+    axes = te.reduce_axis((0, n), name="i"), te.reduce_axis((0, m), name="j")
+    y = te.compute((4,), lambda c: te.sum(x[axes[0], axes[1], c], axis=axes), name="y")
+    s = te.create_schedule(y.op)
+    s[y].reorder(*y.op.reduce_axis, y.op.axis[0])
+    s[y].vectorize(y.op.axis[0])
+    s[y].pragma(y.op.reduce_axis[0], "in_runs", 8)
+    assert ("_run in range" in str(tec.lower(s, [x, y], "llvm"))) == (not all(is_known) or shape[0] * shape[1] > 8)
+    value = rng.integers(-99, 99, (*shape, 4)).astype("float32")
+    got = tec.nd.empty((4,), "float32")
+    tec.build(s, [x, y], "llvm", name="nested")(tec.nd.array(value), got)
+    assert (got.numpy() == value.sum((0, 1))).all()
+
+
 def test_steps_are_a_count() -> None:
     x, k = te.placeholder((8,), name="x"), te.reduce_axis((0, 8), name="k")
     y = te.compute((1,), lambda i: te.sum(x[k], axis=k), name="y")
