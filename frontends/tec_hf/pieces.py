@@ -16,6 +16,8 @@ from tec.errors import ImportModelError
 from tec.lm.remedies import FETCH_AGAIN
 from tec.lm.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER, Vocabulary
 
+from .settings import text_of
+
 _MODELS = {1: "t5", 2: "llama"}
 
 
@@ -47,9 +49,8 @@ def vocabulary_of(path: Path, settings: Mapping[str, Any]) -> Vocabulary:
         raise ImportModelError(f"{path} is no model of SentencePiece with pairs or unigrams", hint=FETCH_AGAIN)
 
     def id_of(name: str, default: str) -> int | None:
-        said = settings.get(name, default)
-        text = said.get("content") if isinstance(said, dict) else said
-        return tokens.index(text) if isinstance(text, str) and text in tokens else None
+        text = text_of(settings.get(name, default))
+        return tokens.index(text) if text is not None and text in tokens else None
 
     flags = {k: settings.get(k) for k in ("add_bos_token", "add_eos_token")}
     return Vocabulary(

@@ -13,6 +13,8 @@ from typing import Any
 from tec.errors import ImportModelError, one_line
 from tec.lm.remedies import FETCH_AGAIN
 
+from .settings import text_of
+
 # By `tokenizer_class`, without "Fast". GPT-2's cut words by its own rule; those with NFC compose characters first; RoBERTa's put a text between two tokens.
 _QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -57,7 +59,7 @@ def described(folder: Path, settings: Mapping[str, Any], kind: str) -> str | Non
         )
     made = _pairs(folder, settings, name) if pairs else _pieces(folder, settings)
     usual = next(texts for names, texts in _USUAL if name in names)
-    named = {n: _text(settings.get(n, usual.get(n))) for n in _NAMES}
+    named = {n: text_of(settings.get(n, usual.get(n))) for n in _NAMES}
     made["added_tokens"] = list(_added(folder, settings, made["model"]["vocab"], named))
     ids = {**made["model"]["vocab"], **{t["content"]: t["id"] for t in made["added_tokens"]}}
     if name in (*_FRAMED, *_PIECES):
@@ -101,7 +103,7 @@ def _pairs(folder: Path, settings: Mapping[str, Any], name: str) -> dict[str, An
 def _pieces(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """BERT's word pieces."""
     vocab = {t: k for k, t in enumerate(_read(folder / "vocab.txt").rstrip("\n").split("\n"))}
-    unknown = _text(settings.get("unk_token", "[UNK]"))
+    unknown = text_of(settings.get("unk_token", "[UNK]"))
     if unknown not in vocab:
         raise ImportModelError(f"{folder / 'vocab.txt'} has no token for unknown words ({unknown})", hint=FETCH_AGAIN)
     return {
@@ -126,7 +128,7 @@ def _added(
         if isinstance(said, dict) and isinstance(said.get("content"), str) and k.isdecimal() and len(k) < 11:
             listed[int(k)] = said
     also = [settings.get(n) for n in ("additional_special_tokens", "extra_special_tokens")]
-    texts = [*named.values(), *(_text(t) for some in also if isinstance(some, list) for t in some)]
+    texts = [*named.values(), *(text_of(t) for some in also if isinstance(some, list) for t in some)]
     special = list(dict.fromkeys(t for t in texts if t))
     ids = {**vocab, **{said["content"]: k for k, said in listed.items()}}
     for text in special:
@@ -138,11 +140,6 @@ def _added(
         is_special = bool(said.get("special", said["content"] in special))
         flags = {f: bool(said.get(f)) for f in ("single_word", "lstrip", "rstrip")}
         yield {"id": k, "content": said["content"], "special": is_special, "normalized": bool(said.get("normalized", not is_special)), **flags}  # fmt: skip
-
-
-def _text(token: Any) -> str | None:
-    said = token.get("content") if isinstance(token, dict) else token
-    return said if isinstance(said, str) else None
 
 
 def _json(path: Path) -> dict[str, int]:
@@ -160,6 +157,6 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ImportModelError(f"{path} has {path.stat().st_size} bytes", hint=f"{_MOST_BYTES} at most")
-        return path.read_text("utf-8").replace("\r\n", "\n")
+        return path.readtext_of("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError) as error:
         raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}", hint=FETCH_AGAIN) from None

@@ -42,6 +42,12 @@ _OLD_NAMES = {
 }  # fmt: skip
 
 
+def text_of(token: Any) -> str | None:
+    """The text of a token that settings name, by itself or with its flags; None where they say none."""
+    said = token.get("content") if isinstance(token, dict) else token
+    return said if isinstance(said, str) else None
+
+
 def load(path: Path) -> dict[str, Any]:
     """A file's settings; {} where there is no such file. Raises ImportModelError for what is no JSON object."""
     if not path.is_file():

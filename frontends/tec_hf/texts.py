@@ -9,7 +9,7 @@ from typing import Any
 from tec.lm.checkpoint import Tokenizer
 from tec.records import dataclass
 
-from .settings import load, templates_of
+from .settings import load, templates_of, text_of
 from .tokenizer import named_ends, tokenizer_of_folder
 
 
@@ -31,11 +31,10 @@ def texts_of(path: Path, kind: str) -> Texts:
     tokenizer = tokenizer_of_folder(path, settings, kind)
     named, ids = {}, {}
     for name in ("bos_token", "eos_token", "pad_token"):
-        token = settings.get(name)
-        text = token.get("content") if isinstance(token, dict) else token
+        text = text_of(settings.get(name))
         if name in settings and name != "pad_token":
-            named[name] = text if isinstance(text, str) else ""
-        if name != "eos_token" and isinstance(text, str) and tokenizer is not None:
+            named[name] = text or ""
+        if name != "eos_token" and text is not None and tokenizer is not None:
             found = tokenizer.id_of(text)
             ids |= {f"{name}_id": found} if found is not None else {}
     return Texts(tokenizer, *templates_of(path, settings), named, ids)

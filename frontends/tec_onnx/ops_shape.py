@@ -64,13 +64,9 @@ def constant_of_shape(c: Call) -> Value:
 @onnx_op("EyeLike")
 def eye_like(c: Call) -> Value:
     dtype = reader.dtype_name(c.attr("dtype")) if "dtype" in c.attrs else c[0].dtype
-    shape, k = c[0].shape, c.attr("k", 0)
-    if is_symbolic(shape):
-        row = c.op("iota", size=shape[0], start=k, step=1, dtype="int64")
-        column = c.op("iota", size=shape[1], start=0, step=1, dtype="int64")
-        return c.cast(c.op("equal", c.reshape(row, (shape[0], 1)), column), dtype)
-    reader.check_bytes("a unit matrix", shape)
-    return c.const(np.eye(*shape, k=k), dtype)
+    if not is_symbolic(c[0].shape):
+        reader.check_bytes("a unit matrix", c[0].shape)
+    return c.eye(c[0].shape, dtype, c.attr("k", 0))
 
 
 def _count(lo: Any, hi: Any, step: Any) -> Any:

@@ -35,11 +35,11 @@ def transform(c: Call, x: Value, axis: int, length: Size, inverse: bool, oneside
             hint="set onesided to 0 for an inverse transform of all frequencies",
         )
     rows = length // 2 + 1 if onesided else length
-    if not isinstance(length, Dim):
+    known = not isinstance(length, Dim)
+    if known:
         reader.check_bytes("a Fourier matrix", (rows, length))
     real, imag = (c.slice(x, -1, k, 1) if k < x.shape[-1] else None for k in range(2))
     assert real is not None
-    known = not isinstance(length, Dim)
     scale = 1.0 / int(length) if inverse and known else 1.0
     parts = fourier.transform(c, (real, imag), axis, rows=rows, inverse=inverse, scale=scale)
     made = c.op("concat", *parts, axis=x.ndim - 1)

@@ -93,10 +93,7 @@ def linspace(c: AtenCall, start: Any, end: Any, steps: Any) -> Value:
 
 @aten_op("eye")
 def eye(c: AtenCall, *size: Any) -> Value:
-    if is_symbolic(c.shape):
-        rows, cols = c.iota(c.shape[0], dtype="int32"), c.iota(c.shape[1], dtype="int32")
-        return c.cast(c.op("equal", c.reshape(rows, (c.shape[0], 1)), cols), c.dtype)
-    return c.const(np.eye(*c.shape), c.dtype)
+    return c.eye(c.shape, c.dtype)
 
 
 @aten_op("tril", "triu")

@@ -142,8 +142,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         stage.reorder(outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes, extents = [outer], [size_of(op.output(0).shape)]
-    elif _steps_of_a_line(op, target):
-        partial = few_at_the_end(s, op, target)
+    elif (partial := few_at_the_end(s, op, target)) is not None:
         stage = s[op]
         axes = list(stage.op.axis)[:-1]
     elif lanes and (reads_across(op) or (op.num_outputs > 1 and _is_short(op, target))):

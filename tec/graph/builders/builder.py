@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ImportModelError
-from ...ops.dims import Dim, Size, as_size
+from ...ops.dims import Dim, Size, as_size, is_symbolic
 from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Value
 
@@ -44,6 +44,14 @@ class Builder:
         if isinstance(n, Dim):
             return self.op("iota", size=n, start=0, step=step, dtype=dtype)
         return self.const(np.arange(n) * step, dtype)
+
+    def eye(self, shape: Sequence[Size], dtype: str, k: int = 0) -> Value:
+        """Ones on the diagonal `k` places right of the main one, and zeros, of (rows, columns): numbers or symbolic sizes."""
+        rows, columns = shape
+        if not is_symbolic([rows, columns]):
+            return self.const(np.eye(rows, columns, k), dtype)
+        row = self.op("iota", size=rows, start=k, step=1, dtype="int64")
+        return self.cast(self.op("equal", self.reshape(row, (rows, 1)), self.count(columns)), dtype)
 
     def cast(self, value: Value, dtype: str) -> Value:
         return value if value.dtype == dtype else self.op("cast", value, dtype=dtype)

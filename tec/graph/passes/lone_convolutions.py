@@ -80,7 +80,7 @@ def least_seconds(node: Node, target: Target, is_alone: bool, unpriced: tuple[st
 
 
 def _too_low(node: Node, way: Convolution | None, target: Target) -> float:
-    """Times the price of a way."""
+    """By what factor the price of a way is too low: that of long windows gathered from a plain image (`gathered_price`)."""
     is_plain = way is None or (way.x == plain(node.inputs[0].ndim) and not way.block)
     return gathered_price(target, math.prod(node.inputs[1].shape[2:])) if is_plain else 1.0
 

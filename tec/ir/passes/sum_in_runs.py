@@ -6,8 +6,9 @@
                                                                 part[0 : 16] = part[0 : 16] + f(k)
                                                             y[a : a + 16] = y[a : a + 16] + part[0 : 16]
 
-In: flat buffers of a CPU, behind `vectorize` and `hoist_conditions`: serial loops, one within the other or one alone, under a note `InRuns` around one store, which adds to what it reads at a place that the loops do not move. Rounding errors of
-one chain grow with its length, and where a million elements of one sign are added they are all rounded the same way. Sums no longer than a run keep their bits.
+In: flat buffers of a CPU, behind `vectorize` and `hoist_conditions`: serial loops, one within the other or one alone, under a note `InRuns` around one store, which
+adds to what it reads at a place that the loops do not move. Rounding errors of one chain grow with its length, and where a million elements of one sign are added they
+are all rounded the same way. Sums no longer than a run keep their bits.
 """
 
 from __future__ import annotations
@@ -47,19 +48,17 @@ def _stmt(s: S.Stmt, steps: int) -> S.Stmt:
 
 def _by_runs(loop: S.For, steps: int) -> S.Stmt | None:
     """A sum's loop, or loops, by runs; as it is where it is short, and None where this is no sum, or where the loops within are the long ones."""
-    nest, store = _sum_of(loop)
-    added = _added(store, [f.var for f in nest]) if isinstance(store, S.BufferStore) else None
-    if added is None or not isinstance(store, S.BufferStore):
+    found = _sum_of(loop)
+    if found is None:
         return None
-    length, inner = const_int(loop.extent), _turns(nest[1:])
-    is_long = inner is None or inner > steps  # the loops within
-    if length is not None and length <= steps:
-        if is_long:
-            return None
-        if length * (inner or 1) <= steps:
-            return loop
-    inside = steps
-    steps = steps if is_long else max(1, steps // (inner or 1))
+    within, store, added = found
+    length, inner = const_int(loop.extent), _turns(within)
+    is_long = inner is None or inner > steps  # what is within by itself
+    if is_long and length is not None and length <= steps:
+        return None
+    if not is_long and length is not None and length * (inner or 1) <= steps:
+        return loop
+    turns = steps if is_long else max(1, steps // (inner or 1))  # of this loop in a run
     lanes, index = dtype_info(store.value.dtype).lanes, loop.extent.dtype
     shape = (B.const(lanes, "int32"),)
     part = Buffer(f"{store.buffer.name}_run", store.buffer.dtype, shape, scope=LOCAL)
@@ -67,29 +66,31 @@ def _by_runs(loop: S.For, steps: int) -> S.Stmt | None:
     place = (zero if lanes == 1 else E.Ramp(zero, B.const(1, "int32"), lanes),)
     nothing = B.const(0.0, store.buffer.dtype)
     run = E.Var(f"{loop.var.name}_run", index)
-    gone = B.mul(run, B.const(steps, index))
+    gone = B.mul(run, B.const(turns, index))
     own = E.BufferLoad(part, place)
     adding: S.Stmt = S.BufferStore(part, B.add(own, added), place, None, store.loc)
-    for f in reversed(nest[1:]):
+    for f in reversed(within):
         adding = f.with_body(adding)
     if is_long and isinstance(adding, S.For):
-        adding = _by_runs(adding, inside) or adding
+        adding = _by_runs(adding, steps) or adding
     body = S.Seq((
         S.BufferStore(part, nothing if lanes == 1 else E.Broadcast(nothing, lanes), place, None, store.loc),
-        loop.with_range(B.add(loop.min, gone), B.minimum(B.sub(loop.extent, gone), B.const(steps, index)), adding),
+        loop.with_range(B.add(loop.min, gone), B.minimum(B.sub(loop.extent, gone), B.const(turns, index)), adding),
         S.BufferStore(store.buffer, B.add(E.BufferLoad(store.buffer, store.indices, store.predicate), own), store.indices, store.predicate, store.loc),
     ))  # fmt: skip
-    runs = B.floordiv(B.add(loop.extent, B.const(steps - 1, index)), B.const(steps, index))
+    runs = B.floordiv(B.add(loop.extent, B.const(turns - 1, index)), B.const(turns, index))
     return S.For(run, B.const(0, index), runs, S.Alloc(part, body), unroll=1)
 
 
-def _sum_of(s: S.Stmt) -> tuple[list[S.For], S.Stmt]:
-    """Serial loops, each all that the one around it does, and what they do."""
+def _sum_of(loop: S.For) -> tuple[list[S.For], S.BufferStore, E.Expr] | None:
+    """(the serial loops within, each all that the one around it does; the store in the last; what it adds); None where this is no sum."""
     nest: list[S.For] = []
+    s: S.Stmt = loop
     while isinstance(s, S.For) and s.kind == S.ForKind.SERIAL and not s.pipelined:
         nest.append(s)
         s = s.body
-    return nest, s
+    added = _added(s, [f.var for f in nest]) if nest and isinstance(s, S.BufferStore) else None
+    return (nest[1:], s, added) if added is not None and isinstance(s, S.BufferStore) else None
 
 
 def _turns(nest: list[S.For]) -> int | None:
