@@ -157,6 +157,6 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ImportModelError(f"{path} has {path.stat().st_size} bytes", hint=f"{_MOST_BYTES} at most")
-        return path.readtext_of("utf-8").replace("\r\n", "\n")
+        return path.read_text("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError) as error:
         raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}", hint=FETCH_AGAIN) from None
