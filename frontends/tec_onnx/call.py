@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,9 @@ import onnx
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import Builder, identifier
+from tec.graph.operators import infer_types, run_op
 from tec.ops.dims import UndecidedSize, as_size, is_symbolic
+from tec.ops.registry import TensorType, get_op
 
 from . import reader
 
@@ -20,6 +22,28 @@ if TYPE_CHECKING:
 
 # What to do about a form of a fused operator that tec has not.
 UNFUSED = "export the model without ONNX Runtime's fusions (optimization level 0): tec compiles the operators that they stand for, and fuses them itself"
+
+# Operators that leave elements as they are, or tell which are equal: strings pass through them as numbers that stand for them.
+_MOVES = frozenset(
+    "broadcast_to concat equal gather gather_elements gather_nd pad reshape reverse_sequence slice tile transpose trilu where".split()
+)
+
+
+def _moved(name: str, attrs: Mapping[str, Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What an operator of `_MOVES` makes of arrays of which some hold strings. Number 0, with which it fills, is the empty string."""
+    number = {"": 0}
+    coded = [
+        np.reshape([number.setdefault(s, len(number)) for s in a.flat], a.shape).astype(np.int64)
+        if a.dtype == object
+        else a
+        for a in map(np.asarray, arrays)
+    ]
+    types = [TensorType(str(a.dtype), a.shape) for a in coded]
+    given, definition = {k: v for k, v in attrs.items() if v is not None}, get_op(name)
+    outs = infer_types(definition, types, given)
+    texts = np.array(list(number), object)
+    made = run_op(definition, given, coded, types, outs)
+    return tuple(texts[a] if t.dtype == "int64" else a for a, t in zip(made, outs))
 
 
 class Outputs(list):
@@ -100,16 +124,20 @@ class Call(Builder):
     # ---- building
 
     def ops(self, name: str, *values: Value, **attrs: Any) -> list[Value]:
-        if any(v.dtype == "string" for v in values):
+        if not any(v.dtype == "string" for v in values):
+            return super().ops(name, *values, **attrs)
+        if name not in _MOVES:
             raise ImportModelError(
                 f"{self.op_type} of strings",
                 hint="tensors of strings are worked on when a session runs them: tec_onnx.session(model)",
             )
-        return super().ops(name, *values, **attrs)
+        return list(self.host(lambda *arrays: _moved(name, attrs, arrays), *values))
 
-    def host(self, f: Callable[..., Any], *values: Any) -> Any:
+    def host(self, f: Callable[..., Any], *values: Any, what: str = "") -> Any:
         """Constants worked out on the host from the values of `values` (for results whose shape depends on values)."""
-        arrays = [None if v is None else self.importer.value_of(v, f"the result of {self.op_type}") for v in values]
+        strings = any(v is not None and v.dtype == "string" for v in values)
+        what = what or (f"{self.op_type} of strings" if strings else f"the result of {self.op_type}")
+        arrays = [None if v is None else self.importer.value_of(v, what) for v in values]
         for a in arrays:
             if a is not None and is_symbolic(np.asarray(a).reshape(-1).tolist()):
                 raise UndecidedSize(

@@ -23,7 +23,6 @@ from tec.ops.dims import UndecidedSize, as_size
 
 from . import reader
 from .importer import Call, NeedsValue, Outputs, onnx_op, sources
-from .ops_shape import concat_values
 
 # Nodes that loops of known length may become: 20,000 compile in some 15 s, and time is linear.
 MAX_UNROLLED = 40_000
@@ -252,7 +251,7 @@ def _stack(c: Call, values: Sequence[Value], info: Any, axis: int = 0) -> Value:
         t = info.type.tensor_type
         shape = [d.dim_value for d in t.shape.dim]
         return c.const(np.zeros([0, *shape]), reader.dtype_name(t.elem_type))
-    return concat_values(c, [c.unsqueeze(v, axis) for v in values], axis)
+    return c.stack(values, axis)
 
 
 @onnx_op("Scan")
@@ -464,7 +463,7 @@ def concat_from_sequence(c: Call) -> Value:
     if c.attr("new_axis", 0):
         axis = axis_of(axis, values[0].ndim + 1)
         values = [c.unsqueeze(v, axis) for v in values]
-    return concat_values(c, values, axis)
+    return c.concat(values, axis)
 
 
 @onnx_op("SequenceMap")

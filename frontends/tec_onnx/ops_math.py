@@ -153,8 +153,6 @@ _BINARY = {
 @onnx_op(*_BINARY)
 def binary(c: Call) -> Value:
     a, b = c[0], c[1]
-    if a.dtype == "string" and c.op_type == "Equal":
-        return c.host(lambda x, y: np.asarray(np.equal(x, y), bool), a, b)
     if c.opset < 7 and c.attr("broadcast"):
         b = old_broadcast(c, a, b)
     return c.op(_BINARY[c.op_type], a, b)
@@ -222,8 +220,6 @@ def variadic(c: Call) -> Value:
 
 @onnx_op("Where")
 def where(c: Call) -> Value:
-    if c[1].dtype == "string":
-        return c.host(lambda cond, a, b: np.where(cond, a, b).astype(object), c[0], c[1], c[2])
     return c.op("where", c[0], c[1], c[2])
 
 

@@ -62,7 +62,7 @@ def labelled(c: Call, index: Value, labels: Sequence[Any]) -> Value:
     """The labels of classes (rows,). Text exists on the host alone: it is looked up when the network runs in a session."""
     if labels and isinstance(labels[0], str):
         names = np.array(list(labels), dtype=object)
-        return c.host(lambda k: names[k], index)  # type: ignore[no-any-return]
+        return c.host(lambda k: names[k], index, what="a label that is text")  # type: ignore[no-any-return]
     numbers = np.asarray(labels, np.int64)
     if (numbers == np.arange(len(numbers))).all():
         return index

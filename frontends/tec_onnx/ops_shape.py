@@ -154,7 +154,7 @@ def reshape(c: Call) -> Value:
 
 
 def _reshaped(c: Call, x: Value, shape: Sequence[int]) -> Value:
-    if x.dtype == "string" or (x.is_const and math.prod(shape) == x.type.size):
+    if x.is_const and math.prod(shape) == x.type.size:
         return c.graph.constant(np.reshape(x.data, tuple(shape)), "reshape", x.dtype)
     return c.reshape(x, shape)
 
@@ -246,13 +246,7 @@ def space_to_depth(c: Call) -> Value:
 @onnx_op("Concat")
 def concat(c: Call) -> Value:
     values = [c[k] for k in range(len(c.inputs))]
-    return concat_values(c, values, c.attr("axis", 1))
-
-
-def concat_values(c: Call, values: Sequence[Value], axis: int) -> Value:
-    if any(v.dtype == "string" for v in values):
-        return c.host(lambda *a: np.concatenate(a, axis), *values)
-    return c.concat(values, axis)
+    return c.concat(values, c.attr("axis", 1))
 
 
 @onnx_op("Split")
@@ -297,9 +291,6 @@ def slice_(c: Call) -> Value:
             begin[a] = 0
     if begin == [0] * x.ndim and stride == [1] * x.ndim and count == list(x.shape):
         return x
-    if x.dtype == "string":
-        index = tuple(np.arange(n) * s + b for b, s, n in zip(begin, stride, count))
-        return c.host(lambda a: a[np.ix_(*index)], x)
     return c.op("slice", x, starts=tuple(begin), steps=tuple(stride), sizes=tuple(count))
 
 
@@ -336,8 +327,6 @@ def pad(c: Call) -> Value:
 def gather(c: Call) -> Value:
     x, index = c[0], c[1]
     axis = axis_of(c.attr("axis", 0), x.ndim)
-    if x.dtype == "string":
-        return c.host(lambda a, i: np.asarray(np.take(a, i, axis), object), x, index)
     if index.is_const and index.ndim == 0 and not x.is_const:
         k = int(index.data)
         n = x.shape[axis]
@@ -432,8 +421,6 @@ def reverse_sequence(c: Call) -> Value:
 @onnx_op("ArrayFeatureExtractor", domain="ai.onnx.ml")
 def array_feature_extractor(c: Call) -> Value:
     x = c[0]
-    if x.dtype == "string":
-        return c.host(lambda v, k: np.atleast_2d(np.take(v, k.reshape(-1), -1)), x, c[1])  # type: ignore[no-any-return]
     y = c.op("gather", x, c.reshape(c[1], (c[1].type.size,)), axis=x.ndim - 1)
     return c.reshape(y, (1, y.shape[0])) if x.ndim == 1 else y
 

@@ -57,3 +57,41 @@ def test_many_boxes_are_quick():
     start = time.process_time()
     (got,) = run_model(model, [boxes, scores, np.array([300]), np.array([0.5], np.float32)])
     assert time.process_time() - start < 20 and got.shape == (1200, 3)
+
+
+WORDS = np.array([["a", "bc", ""], ["bc", "é", "zz"]], object)
+I64 = TensorProto.INT64
+
+
+@pytest.mark.parametrize(
+    ("op", "more", "attrs", "want"),
+    [
+        ("Flatten", [], {"axis": 0}, WORDS.reshape(1, 6)),
+        ("Transpose", [], {"perm": [1, 0]}, WORDS.T),
+        ("Unsqueeze", [[0]], {}, WORDS[None]),
+        ("Tile", [[1, 2]], {}, np.tile(WORDS, (1, 2))),
+        ("Expand", [[2, 2, 3]], {}, np.stack([WORDS, WORDS])),
+        ("Slice", [[2], [-4], [1], [-1]], {}, WORDS[:, ::-1]),
+        ("Gather", [[1, -2, 1]], {"axis": 0}, WORDS[[1, 0, 1]]),
+        ("GatherElements", [[[2, 0, 0], [1, 1, 2]]], {"axis": 1}, np.array([["", "a", "a"], ["é", "é", "zz"]])),
+        ("GatherND", [[[1, 1], [0, 1]]], {}, np.array(["é", "bc"])),
+        ("Pad", [[0, 1, 0, 0]], {}, np.pad(WORDS, ((0, 0), (1, 0)), constant_values="")),
+        ("Equal", [np.array(["a", "bc", "zz"], object)], {}, np.array([[1, 1, 0], [0, 0, 1]], bool)),
+    ],
+)
+def test_strings_are_moved_as_numbers_are(op, more, attrs, want):
+    extra = [np.asarray(a) for a in more]
+    names = [f"i{k}" for k in range(len(extra))]
+    held = [helper.make_tensor(n, TensorProto.STRING if a.dtype == object else I64, a.shape, [s.encode() if isinstance(s, str) else s for s in a.flat]) for n, a in zip(names, extra)]  # fmt: skip
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", *names], ["y"], **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.STRING, ("n", 3))],
+        [helper.make_empty_tensor_value_info("y")],
+        held,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    (got,) = run_model(model, [WORDS])
+    assert got.shape == want.shape and got.tolist() == want.tolist()
+    with pytest.raises(tec.ImportModelError, match=f"{op} of strings depends on the value of input 'x'"):
+        tec.compile(model)
