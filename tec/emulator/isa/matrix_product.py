@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..translate.ops import Ops, Out
 from .float8 import decode, e8m0
 from .matrix import Mfma, function_name
-from .matrix_sums import LEAST, power, unsafe
+from .matrix_sums import LEAST, exponents, unsafe
 
 _BITS = {"f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "f64": 64, "fp6": 6, "bf6": 6, "fp4": 4}
 _TYPES = {"f32": "float", "i32": "i32", "f64": "double"}
@@ -32,8 +32,8 @@ def lane_order(lanes: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How an operand's registers become numbers: element i of lane l at [64 i + l], of type `wide`. `powers`: then the powers of two of their exponents,
-    and a word that says whether one of them is of unsafe size (`matrix_sums`)."""
+    """How an operand's registers become numbers: element i of lane l at [64 i + l], of type `wide`. `exponents`: then those of
+    four elements each, as bytes of a word: words of lane l at [64 i + l], and one that says whether one of them is of unsafe size (`matrix_sums`)."""
 
     source: str
     per_lane: int
@@ -42,11 +42,11 @@ class Stage:
     neighbours: int = 0  # rows of the shape whose 8-bit elements are to lie as `_neighbours` says
     flush: bool = False
     ocp: bool = False
-    powers: bool = False
+    exponents: bool = False
 
     @property
     def name(self) -> str:
-        flags = "".join(str(int(x)) for x in (self.scaled, self.neighbours, self.flush, self.ocp, self.powers))
+        flags = "".join(str(int(x)) for x in (self.scaled, self.neighbours, self.flush, self.ocp, self.exponents))
         return f"stage_{self.source}_{self.wide}_{self.per_lane}_{flags}"
 
     @property
@@ -58,8 +58,13 @@ class Stage:
         return 64 * self.per_lane * (8 if self.wide == "f64" else 4)
 
     @property
+    def flag_at(self) -> int:
+        """Where the word of unsafe sizes is: behind the exponents."""
+        return self.values_bytes + 256 * -(-self.per_lane // 4)
+
+    @property
     def bytes(self) -> int:
-        return 2 * self.values_bytes + 64 if self.powers else self.values_bytes
+        return self.flag_at + 64 if self.exponents else self.values_bytes
 
     def function(self) -> str:
         """LLVM IR of `void @name(ptr out, ptr in)`. Registers lie one vector of 64 i32 after another."""
@@ -82,23 +87,26 @@ class Stage:
         each = self.values_bytes // self.per_lane
         for i, value in enumerate(values):
             store(each * i, value)
-        if self.powers:
+        if self.exponents:
+            for i, word in enumerate(exponents(o, values, LEAST[self.source])):
+                put(
+                    f"store <64 x i32> {word}, ptr {emit(f'getelementptr i8, ptr %out, i64 {self.values_bytes + 256 * i}')}, align 64"
+                )
             odd = o.const("i1", 0)
-            for i, value in enumerate(values):
-                store(self.values_bytes + each * i, power(o, value, LEAST[self.source]))
+            for value in values:
                 odd = o.or_(odd, unsafe(o, value), "i1")
-            place = emit(f"getelementptr i8, ptr %out, i64 {2 * self.values_bytes}")
+            place = emit(f"getelementptr i8, ptr %out, i64 {self.flag_at}")
             put(f"store i64 {emit(f'bitcast <64 x i1> {odd} to i64')}, ptr {place}")
         body = "\n".join([*o.out.lines, "  ret void", "}", *sorted(o.out.declares), ""])
         return f"define internal void @{self.name}(ptr %out, ptr %in) noinline {{\nentry:\n{body}"
 
 
-def stages(s: Mfma, flush: bool, ocp: bool, powers: bool) -> list[Stage]:
+def stages(s: Mfma, flush: bool, ocp: bool, exponents: bool) -> list[Stage]:
     """Of A and of B."""
     wide = s.out
     return [
         Stage(
-            source, s.per_lane, wide, s.scaled, s.m if source in ("fp8", "bf8") and s.per_lane == 32 else 0, flush, ocp, powers
+            source, s.per_lane, wide, s.scaled, s.m if source in ("fp8", "bf8") and s.per_lane == 32 else 0, flush, ocp, exponents
         )
         for source in s.sources
     ]  # fmt: skip

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ..translate.ops import Ops, Out
 from .matrix import Mfma
 from .matrix_product import Stage, lane_order, product_name
-from .matrix_sums import Rule, Term, flush_positive, sums
+from .matrix_sums import LEAST, Group, Rule, flush_positive, sums
+
+_TYPES = {"v": "float", "e": "i32"}  # of the numbers of an operand, and of words of their exponents
 
 
 def ruled_function(s: Mfma, rule: Rule, staged: list[Stage]) -> str:
@@ -19,8 +24,8 @@ def ruled_function(s: Mfma, rule: Rule, staged: list[Stage]) -> str:
         ways.append("careful")
         for name, stage in zip("ab", staged):
             lines += [
-                f"  %{name}p = getelementptr i8, ptr %{name}v, i64 {stage.values_bytes}",
-                f"  %{name}f = getelementptr i8, ptr %{name}v, i64 {2 * stage.values_bytes}",
+                f"  %{name}e = getelementptr i8, ptr %{name}v, i64 {stage.values_bytes}",
+                f"  %{name}f = getelementptr i8, ptr %{name}v, i64 {stage.flag_at}",
                 f"  %{name}o = load i64, ptr %{name}f",
             ]
         lines += ["  %odd = or i64 %ao, %bo", "  %any = icmp ne i64 %odd, 0"]
@@ -28,6 +33,22 @@ def ruled_function(s: Mfma, rule: Rule, staged: list[Stage]) -> str:
     for way in ways:
         lines += (_ruled_small if s.m == 4 else _ruled_strips)(s, rule, way, declares)
     return "\n".join([*lines, "done:", "  ret void", "}", *sorted(declares), ""])
+
+
+def _groups(s: Mfma, rule: Rule, of: Callable[[str, int, int], str]) -> list[Group]:
+    """What is summed at once. `of`: place ("av", "bv" for numbers, "ae", "be" for words of exponents), which of a lane's, and the group of lanes, to a value."""
+    found = []
+    for first in range(0, s.k, rule.group):
+        places = [(k % s.per_lane, k // s.per_lane) for k in range(first, min(first + rule.group, s.k))]
+        words = [] if rule.kind == "pairs" else sorted({(i // 4, g) for i, g in places})
+        found.append(
+            Group([(of("av", *at), of("bv", *at)) for at in places], [(of("ae", *at), of("be", *at)) for at in words])
+        )
+    return found
+
+
+def _least(s: Mfma, way: str) -> int | None:
+    return LEAST[s.sources[0]] if way == "careful" else None
 
 
 def _ruled_strips(s: Mfma, rule: Rule, way: str, declares: set[str]) -> list[str]:
@@ -53,32 +74,25 @@ def _ruled_strips(s: Mfma, rule: Rule, way: str, declares: set[str]) -> list[str
     goals = [emit(f"getelementptr i8, ptr %acc, i64 {emit(f'add i64 {goal}, {256 * j}')}") for j in (0, 1)]
     half = "<16 x float>"
 
-    def both(first: str, second: str) -> str:
-        return emit(f"shufflevector {half} {first}, {half} {second}, {lane_order(range(32))}")
+    def both(first: str, second: str, ty: str = "float") -> str:
+        return emit(f"shufflevector <16 x {ty}> {first}, <16 x {ty}> {second}, {lane_order(range(32))}")
 
-    def one(place: str, base: int) -> str:
-        found = []
+    def spread(place: str, i: int, g: int) -> str:
+        ty, base, found = _TYPES[place[1]], 64 * i + s.m * s.blocks * g, []
+        if place[0] == "b":
+            pointer = emit(f"getelementptr {ty}, ptr %{place}, i64 {emit(f'add i64 {column}, {base}')}")
+            value = emit(f"load <16 x {ty}>, ptr {pointer}, align 64")
+            return both(value, value, ty)
         for j in (0, 1):
-            pointer = emit(f"getelementptr float, ptr %{place}, i64 {emit(f'add i64 {row}, {base + j}')}")
-            low = emit(f"insertelement {half} poison, float {emit(f'load float, ptr {pointer}')}, i64 0")
-            found.append(emit(f"shufflevector {half} {low}, {half} poison, <16 x i32> zeroinitializer"))
-        return both(found[0], found[1])
-
-    def sixteen(place: str, base: int) -> str:
-        pointer = emit(f"getelementptr float, ptr %{place}, i64 {emit(f'add i64 {column}, {base}')}")
-        value = emit(f"load {half}, ptr {pointer}, align 64")
-        return both(value, value)
+            pointer = emit(f"getelementptr {ty}, ptr %{place}, i64 {emit(f'add i64 {row}, {base + j}')}")
+            low = emit(f"insertelement <16 x {ty}> poison, {ty} {emit(f'load {ty}, ptr {pointer}')}, i64 0")
+            found.append(emit(f"shufflevector <16 x {ty}> {low}, <16 x {ty}> poison, <16 x i32> zeroinitializer"))
+        return both(found[0], found[1], ty)
 
     acc = both(*(emit(f"load {half}, ptr {at}, align 64") for at in goals))
     if rule.kind == "pairs":
         acc = flush_positive(o, acc)
-    for first in range(0, s.k, rule.group):
-        terms = []
-        for k in range(first, min(first + rule.group, s.k)):
-            base = k % s.per_lane * 64 + s.m * s.blocks * (k // s.per_lane)
-            powers = ("", "") if rule.kind == "pairs" else (one("ap", base), sixteen("bp", base))
-            terms.append(Term(one("av", base), sixteen("bv", base), *powers))
-        acc = sums(o, rule, acc, terms, way == "careful")
+    acc = sums(o, rule, acc, _groups(s, rule, spread), _least(s, way))
     for j, at in enumerate(goals):
         part = f"shufflevector <32 x float> {acc}, <32 x float> poison, {lane_order(range(16 * j, 16 * j + 16))}"
         put(f"store {half} {emit(part)}, ptr {at}, align 64")
@@ -96,24 +110,17 @@ def _ruled_small(s: Mfma, rule: Rule, way: str, declares: set[str]) -> list[str]
     for q in range(s.out_items):
         at = emit(f"getelementptr i8, ptr %acc, i64 {256 * q}")
         acc = emit(f"load <64 x float>, ptr {at}, align 64")
-        terms = []
-        for k in range(s.k):
-            group, i = divmod(k, s.per_lane)
-            spots = [s.place(q, l) for l in range(64)]
-            lanes = {
-                "a": [s.a_lane(row, group, block) for block, row, _ in spots],
-                "b": [s.a_lane(column, group, block) for block, _, column in spots],
-            }
-            found = []
-            for place in ("av", "bv") if rule.kind == "pairs" else ("av", "bv", "ap", "bp"):
-                pointer = emit(f"getelementptr i8, ptr %{place}, i64 {256 * i}")
-                whole = emit(f"load <64 x float>, ptr {pointer}, align 64")
-                found.append(
-                    emit(f"shufflevector <64 x float> {whole}, <64 x float> poison, {lane_order(lanes[place[0]])}")
-                )
-            terms.append(Term(*(found if len(found) == 4 else [*found, "", ""])))
         if rule.kind == "pairs":
             acc = flush_positive(o, acc)
-        o.out.put(f"store <64 x float> {sums(o, rule, acc, terms, way == 'careful')}, ptr {at}, align 64")
+        groups = _groups(s, rule, partial(_shuffled, o, s, q))
+        o.out.put(f"store <64 x float> {sums(o, rule, acc, groups, _least(s, way))}, ptr {at}, align 64")
     o.out.put("br label %done")
     return [f"{way}:", *o.out.lines]
+
+
+def _shuffled(o: Ops, s: Mfma, q: int, place: str, i: int, g: int) -> str:
+    """Each lane's row of A, or column of B, for its result item `q`."""
+    emit, ty, spots = o.out.emit, _TYPES[place[1]], [s.place(q, l) for l in range(64)]
+    lanes = [s.a_lane(row if place[0] == "a" else column, g, block) for block, row, column in spots]
+    whole = emit(f"load <64 x {ty}>, ptr {emit(f'getelementptr i8, ptr %{place}, i64 {256 * i}')}, align 64")
+    return emit(f"shufflevector <64 x {ty}> {whole}, <64 x {ty}> poison, {lane_order(lanes)}")

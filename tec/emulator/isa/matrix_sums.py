@@ -28,7 +28,8 @@ _TOTAL = 31  # and of the total, behind its leading one
 _FINE = 28  # further bits that a sum of products keeps when it is shifted: 52 behind the point, a double's
 _ROOM = 5  # powers of two by which an accumulator may exceed the products' exponent and is counted in their units
 _FURTHEST = 22  # of further ones beyond that (an infinity's are more, with factors of safe size)
-_SAFE = 50  # exponents of factors up to which products and their scales stay within f32
+_SAFE = 42  # exponents of factors up to which products and their scales stay within f32, and sums of two within a byte, above those with that of a zero
+_ZERO = -128  # the exponent of a zero, as a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +58,32 @@ def rule_of(chip: str, out: str, source: str, one_k: bool, numerics: str = "chip
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """The factors of one k, f32, and the powers of two of their exponents (0 where a factor is 0)."""
+class Group:
+    """The factors of the k that are summed at once, f32, and words of their exponents as bytes, four k each (`exponents`)."""
 
-    a: str
-    b: str
-    power_a: str
-    power_b: str
+    factors: list[tuple[str, str]]
+    exponents: list[tuple[str, str]]
 
 
-def power(o: Ops, value: str, least: int) -> str:
-    """Two to the exponent of an f32, at least 2**`least`, and 0 of 0."""
+def exponent(o: Ops, value: str, least: int) -> str:
+    """The exponent of an f32 that is not 0, at least `least`."""
     bits = o.and_(o.bitcast("f32", "i32", value), o.const("i32", 0x7F800000))
     raised = o.call("umax", "i32", bits, o.const("i32", (127 + least) << 23))
-    zero = o.fcmp("oeq", "f32", value, o.const("f32", 0.0))
-    return o.bitcast("i32", "f32", o.select(zero, "i32", o.const("i32", 0), raised))
+    return o.sub(o.lshr(raised, o.const("i32", 23)), o.const("i32", 127))
+
+
+def exponents(o: Ops, values: list[str], least: int) -> list[str]:
+    """Words of the exponents of four values each, the first in the lowest byte; two values twice in one word."""
+    words = []
+    for first in range(0, len(values), 4):
+        word = ""
+        for i, value in enumerate((values[first : first + 4] * 4)[:4]):
+            zero = o.fcmp("oeq", "f32", value, o.const("f32", 0.0))
+            own = o.select(zero, "i32", o.const("i32", _ZERO), exponent(o, value, least))
+            byte = o.shl(o.and_(own, o.const("i32", 255)), o.const("i32", 8 * i))
+            word = o.or_(word, byte) if word else byte
+        words.append(word)
+    return words
 
 
 LEAST = {"f16": -14, "bf16": -126, "xf32": -126, "fp8": -7, "bf8": -15}  # of normal numbers; FNUZ, which gfx942 has
@@ -85,21 +97,19 @@ def unsafe(o: Ops, value: str) -> str:
     return o.and_(out, o.icmp("ne", "i32", bits, o.const("i32", 0)), "i1")
 
 
-def sums(o: Ops, rule: Rule, acc: str, terms: list[Term], careful: bool) -> str:
-    """acc + the terms' products under the rule. `careful`: for factors of any size and kind (`unsafe`)."""
-    for first in range(0, len(terms), rule.group):
-        group = terms[first : first + rule.group]
+def sums(o: Ops, rule: Rule, acc: str, groups: list[Group], careful: int | None) -> str:
+    """acc + the groups' products under the rule. `careful`: the least exponent of the factors' normal numbers, for factors of any size and kind (`unsafe`)."""
+    for group in groups:
         if rule.kind == "pairs":
-            acc = _flush(
-                o, o.bin("fadd", "f32", acc, _pairwise(o, [_flush(o, o.bin("fmul", "f32", t.a, t.b)) for t in group]))
-            )
+            products = [_flush(o, o.bin("fmul", "f32", a, b)) for a, b in group.factors]
+            acc = _flush(o, o.bin("fadd", "f32", acc, _pairwise(o, products)))
             continue
         if rule.kind == "bytes":
             new = _bytes(o, acc, group)
         else:
-            new = (_aligned_wide if careful else _aligned)(o, acc, group)
-        if careful:  # what is not finite goes its own way
-            values = [acc, *(_product(o, t) for t in group)]
+            new = _aligned(o, acc, group) if careful is None else _aligned_wide(o, acc, group, careful)
+        if careful is not None:  # what is not finite goes its own way
+            values = [acc, *(o.bin("fmul", "f32", a, b) for a, b in group.factors)]
             extremes = [o.select(_finite(o, x), "f32", o.const("f32", 0.0), x) for x in values]
             plain, ordinary = extremes[0], _finite(o, acc)
             for x, extreme in zip(values[1:], extremes[1:]):
@@ -112,10 +122,6 @@ def sums(o: Ops, rule: Rule, acc: str, terms: list[Term], careful: bool) -> str:
 
 def _finite(o: Ops, value: str) -> str:
     return o.fcmp("olt", "f32", o.call("fabs", "f32", value), o.const("f32", float("inf")))
-
-
-def _product(o: Ops, t: Term) -> str:
-    return o.bin("fmul", "f32", t.a, t.b)
 
 
 def flush_positive(o: Ops, value: str) -> str:
@@ -140,10 +146,34 @@ def _pairwise(o: Ops, values: list[str]) -> str:
     return _flush(o, o.bin("fadd", "f32", _pairwise(o, values[:half]), _pairwise(o, values[half:])))
 
 
-def _highest(o: Ops, group: list[Term]) -> str:
-    """The largest power of two of the products, by their factors' exponents: the bits of an f32, 0 where all are 0."""
-    found = [o.bitcast("f32", "i32", o.bin("fmul", "f32", t.power_a, t.power_b)) for t in group]
-    return _in_pairs(found, lambda x, y: o.call("umax", "i32", x, y))
+def _on_bytes(o: Ops, name: str, a: str, b: str) -> str:
+    """Two words, by an operation on each of their four bytes."""
+    wide, full = f"<{4 * o.lanes} x i8>", f"@llvm.{name}.v{4 * o.lanes}i8"
+    o.out.declares.add(f"declare {wide} {full}({wide}, {wide})")
+    first, second = (o.out.emit(f"bitcast {o.type('i32')} {x} to {wide}") for x in (a, b))
+    return o.out.emit(
+        f"bitcast {wide} {o.out.emit(f'call {wide} {full}({wide} {first}, {wide} {second})')} to {o.type('i32')}"
+    )
+
+
+def _highest(o: Ops, group: Group, halves: bool = False) -> list[str]:
+    """The largest exponent of the products, by their factors' exponents, in the highest byte of a word whose others are 0; below twice -`_SAFE` where all are zeros.
+    `halves`: that of the even k and that of the odd ones."""
+    found = [_on_bytes(o, "sadd.sat", a, b) for a, b in group.exponents]
+    most = _in_pairs(found, lambda x, y: _on_bytes(o, "smax", x, y))
+    most = _on_bytes(o, "smax", most, o.shl(most, o.const("i32", 16)))
+    lower = o.shl(most, o.const("i32", 8))
+    words = [lower, most] if halves else [_on_bytes(o, "smax", most, lower)]
+    return [o.and_(word, o.const("i32", 255 << 24)) for word in words]
+
+
+def _as_power(o: Ops, highest: str) -> str:
+    """The bits of two to an exponent of `_highest`, as f32."""
+    return o.add(o.ashr(highest, o.const("i32", 1)), o.const("i32", 127 << 23))
+
+
+def _no_product(o: Ops, highest: str) -> str:
+    return o.icmp("slt", "i32", highest, o.const("i32", -2 * _SAFE << 24))
 
 
 def _in_pairs(values: list[str], join: Callable[[str, str], str]) -> str:
@@ -154,22 +184,22 @@ def _in_pairs(values: list[str], join: Callable[[str, str], str]) -> str:
     return values[0]
 
 
-def _scaled(o: Ops, group: list[Term], scale: str) -> str:
+def _scaled(o: Ops, factors: list[tuple[str, str]], scale: str) -> str:
     """The sum of the products times `scale`, each cut to an i32."""
-    cuts = [o.cast("fptosi", "f32", "i32", o.bin("fmul", "f32", _product(o, t), scale)) for t in group]
+    cuts = [o.cast("fptosi", "f32", "i32", o.bin("fmul", "f32", o.bin("fmul", "f32", a, b), scale)) for a, b in factors]
     return _in_pairs(cuts, o.add)
 
 
-def _cut(o: Ops, group: list[Term]) -> tuple[str, str]:
+def _cut(o: Ops, factors: list[tuple[str, str]], highest: str) -> tuple[str, str]:
     """(sum of the products cut to `POINT` bits behind the point, as i32; the exponent they are aligned to, biased; 0 where all are 0)."""
-    bits = _highest(o, group)
-    # 2**(POINT - exponent); of no product but zeros anything finite does
-    inverse = o.sub(o.const("i32", (254 + POINT) << 23), bits)
-    scale = o.bitcast("i32", "f32", o.call("umin", "i32", inverse, o.const("i32", 254 << 23)))
-    return _scaled(o, group, scale), o.lshr(bits, o.const("i32", 23))
+    # of no product but zeros anything finite does
+    bits = o.select(_no_product(o, highest), "i32", o.const("i32", 127 << 23), _as_power(o, highest))
+    scale = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), bits))
+    exponent = o.select(_no_product(o, highest), "i32", o.const("i32", 0), o.lshr(bits, o.const("i32", 23)))
+    return _scaled(o, factors, scale), exponent
 
 
-def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
+def _aligned(o: Ops, acc: str, group: Group) -> str:
     """One group under "aligned", in 32-bit integers.
 
     In units of 2**(exponent - POINT), where the exponent is the products' largest, the products are integers below 2**26 and their sum is below 2**29. An accumulator
@@ -179,24 +209,35 @@ def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
     accumulators, infinities among them, go by `_with_accumulator`. Where all products are zeros the accumulator stays, but for -0, as no integer is one.
     """
     out = o.out
-    bits = _highest(o, group)
+    highest = _highest(o, group)[0]
+    bits = _as_power(o, highest)
     scale = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), bits))
-    total = _scaled(o, group, scale)
-    raised = o.sub(o.and_(o.bitcast("f32", "i32", acc), o.const("i32", 0x7F800000)), o.const("i32", _ROOM << 23))
-    top = o.call("smax", "i32", bits, raised)
+    total = _scaled(o, group.factors, scale)
+    field = o.and_(o.bitcast("f32", "i32", acc), o.const("i32", 0x7F800000))
+    close, far, near, wide, end = (out.fresh_label(x) for x in ("close", "far", "near", "wide", "end"))
+
+    def branch(odd: str, usual: str, other: str) -> None:
+        word = out.emit(f"bitcast {o.type('i1')} {odd} to i{o.lanes}")
+        out.put(f"br i1 {out.emit(f'icmp eq i{o.lanes} {word}, 0')}, label %{usual}, label %{other}, !prof !1")
+
+    # Beyond what is counted in the products' units, or no products, whose exponent is below all others.
+    least = o.call("umax", "i32", field, o.const("i32", (127 - 2 * _SAFE + _ROOM) << 23))
+    branch(o.icmp("sgt", "i32", least, o.add(bits, o.const("i32", _ROOM << 23))), close, far)
+    out.label(close)
+    all_ = o.add(_own(o, acc, scale), total)
+    unit = o.bitcast("i32", "f32", o.sub(bits, o.const("i32", POINT << 23)))
+    first = o.bin("fmul", "f32", o.cast("sitofp", "i32", "f32", all_), unit)
+    out.put(f"br label %{end}")
+    out.label(far)
+    none = _no_product(o, highest)
+    bits = o.select(none, "i32", o.const("i32", 0), bits)
+    top = o.call("smax", "i32", bits, o.sub(field, o.const("i32", _ROOM << 23)))
     shift = o.lshr(o.sub(top, bits), o.const("i32", 23))
-    none = o.icmp("eq", "i32", bits, o.const("i32", 0))
     over = o.select(none, "i1", o.const("i1", 0), o.icmp("ugt", "i32", shift, o.const("i32", _FURTHEST)))
-    near, wide, end = (out.fresh_label(x) for x in ("near", "wide", "end"))
-    word = out.emit(f"bitcast {o.type('i1')} {over} to i{o.lanes}")
-    out.put(f"br i1 {out.emit(f'icmp eq i{o.lanes} {word}, 0')}, label %{near}, label %{wide}, !prof !1")
+    branch(over, near, wide)
     out.label(near)
     counted = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), top))
-    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, counted))
-    # a negative one whose product with the scale is no f32 is cut to -1 as well
-    least = o.select(o.fcmp("olt", "f32", own, o.const("f32", -1.0)), "f32", own, o.const("f32", -1.0))
-    own = o.select(o.fcmp("olt", "f32", acc, o.const("f32", 0.0)), "f32", least, own)
-    both = o.add(o.cast("fptosi", "f32", "i32", own), o.ashr(total, shift))
+    both = o.add(_own(o, acc, counted), o.ashr(total, shift))
     lost = o.call("fshr", "i32", total, o.const("i32", 0), shift)
     size = o.call("abs", "i32", both)
     # whether the highest bit of what is lost is above that of the total; where the total is a power of two, no rounding is near
@@ -204,19 +245,27 @@ def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
     both = o.select(kept, "i32", o.or_(both, o.const("i32", 1)), both)
     unit = o.bitcast("i32", "f32", o.sub(top, o.const("i32", POINT << 23)))
     rounded = o.bin("fmul", "f32", o.cast("sitofp", "i32", "f32", both), unit)
-    first = o.select(none, "f32", o.bin("fadd", "f32", acc, o.const("f32", 0.0)), rounded)
+    second = o.select(none, "f32", o.bin("fadd", "f32", acc, o.const("f32", 0.0)), rounded)
     out.put(f"br label %{end}")
     out.label(wide)
     exponent = o.lshr(bits, o.const("i32", 23))
-    second = _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
+    third = _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
     out.put(f"br label %{end}")
     out.label(end)
-    return out.emit(f"phi {o.type('f32')} [ {first}, %{near} ], [ {second}, %{wide} ]")
+    return out.emit(f"phi {o.type('f32')} [ {first}, %{close} ], [ {second}, %{near} ], [ {third}, %{wide} ]")
 
 
-def _bytes(o: Ops, acc: str, group: list[Term]) -> str:
-    even, low = _cut(o, group[::2])
-    odd, high = _cut(o, group[1::2])
+def _own(o: Ops, acc: str, scale: str) -> str:
+    """The accumulator in units of which `scale` are 1, cut downward to an i32."""
+    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, scale))
+    # a negative one whose product with the scale is no f32 is cut to -1 as well
+    least = o.select(o.fcmp("olt", "f32", own, o.const("f32", -1.0)), "f32", own, o.const("f32", -1.0))
+    own = o.select(o.fcmp("olt", "f32", acc, o.const("f32", 0.0)), "f32", least, own)
+    return o.cast("fptosi", "f32", "i32", own)
+
+
+def _bytes(o: Ops, acc: str, group: Group) -> str:
+    (even, low), (odd, high) = (_cut(o, group.factors[i::2], x) for i, x in enumerate(_highest(o, group, halves=True)))
     exponent = o.call("umax", "i32", low, high)
     limit = o.const("i32", 31)
 
@@ -265,20 +314,18 @@ def _cut_down(o: Ops, value: str) -> str:
     return o.bitcast("i64", "f64", floor)
 
 
-def _aligned_wide(o: Ops, acc: str, group: list[Term]) -> str:
+def _aligned_wide(o: Ops, acc: str, group: Group, least: int) -> str:
     """`_aligned` in f64, for factors of any size: exponents below what f32 has, and products that overflow it."""
     wide: list[str] = []
     top = o.const("i32", -(1 << 20))
-    for t in group:
-        product = o.bin("fmul", "f64", o.fpext("f32", "f64", t.a), o.fpext("f32", "f64", t.b))
+    for a, b in group.factors:
+        product = o.bin("fmul", "f64", o.fpext("f32", "f64", a), o.fpext("f32", "f64", b))
         wide.append(product)
-        fields = [o.lshr(o.bitcast("f32", "i32", p), o.const("i32", 23)) for p in (t.power_a, t.power_b)]
-        exponent = o.sub(o.add(fields[0], fields[1]), o.const("i32", 127))
+        both = o.add(o.add(exponent(o, a, least), exponent(o, b, least)), o.const("i32", 127))
         zero = o.fcmp("oeq", "f64", product, o.const("f64", 0.0))
-        top = o.call("smax", "i32", top, o.select(zero, "i32", o.const("i32", 1), exponent))
+        top = o.call("smax", "i32", top, o.select(zero, "i32", o.const("i32", 1), both))
     scale = _two_to(o, o.sub(o.const("i32", 127 + POINT), top))
-    total = ""
+    total = o.const("f64", 0.0)  # so that zeros of both signs, the accumulator's among them, sum to +0
     for product in wide:
-        cut = o.call("trunc", "f64", o.bin("fmul", "f64", product, scale))
-        total = o.bin("fadd", "f64", total, cut) if total else cut
+        total = o.bin("fadd", "f64", total, o.call("trunc", "f64", o.bin("fmul", "f64", product, scale)))
     return _with_accumulator(o, acc, total, top)

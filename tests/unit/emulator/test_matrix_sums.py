@@ -234,6 +234,21 @@ def test_accumulators_of_any_size_beside_products(start: float) -> None:
     assert np.array_equal(got, spread_result(s, want))
 
 
+@pytest.mark.parametrize("large", [1.0, 2.0**41, 2.0**44, 2.0**90])
+def test_zeros_beside_factors_of_any_size(large: float) -> None:
+    """Of zeros only, whichever signs they and the accumulator have, the sum is +0; beside a tiny accumulator they leave it as it is."""
+    s = parse_mfma("v_mfma_f32_16x16x16_bf16")
+    assert s is not None
+    A, B = np.zeros((1, 16, 16)), np.full((1, 16, 16), -1.0 / large)
+    A[0, 1, 3], A[0, 2] = large, -0.0
+    A, B = encode(A, "bf16"), encode(B, "bf16")
+    C = np.where(np.arange(16) % 2, -0.0, np.float32(-3 * 2.0**-149)) * np.ones((1, 16, 1), np.float32)
+    C = C.astype(np.float32)
+    got = run("gfx942", s.name, *spread_inputs(s, A, B), spread_result(s, C))
+    want = product(s, decode(A, "bf16"), decode(B, "bf16"), C, lambda a, b, c: aligned(a, b, c, ("bf16", "bf16"), 8))
+    np.testing.assert_array_equal(got.view(np.uint32), spread_result(s, want).view(np.uint32))
+
+
 CODES = {number(x, "fp8", True): x for x in range(256) if x != 0x80}
 
 
