@@ -147,7 +147,8 @@ class Graph:
         self.nodes: list[Node] = []
         self.guards: list[Guard] = []  # what symbolic sizes must satisfy
         self.state: dict[str, str] = {}  # inputs that are what an output was in the run before
-        self.row_input: str | None = None  # the input, one int64, that says at which row what states get begins
+        self.row_inputs: dict[str, str] = {}  # by states' size: the input, one int64, that says where new rows go
+        self.windows: dict[str, int] = {}  # by states' size: how many rows back a new one reads, itself counted
         self.present: Any = None  # of a frontend: makes what users get of the compiled network
         self._names: dict[str, int] = {}
 

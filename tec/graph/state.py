@@ -5,7 +5,8 @@ result lies in the memory of the input, of which the new rows alone are written 
 `capacity` rows along the axis that grows, so what reads a cache reads rows that lie apart (`strided`), those of loops and branches too. What
 cannot gets a copy of them (`compact`).
 
-Of a graph with `row_input` an input says where the new rows go, one int64: sizes are then the same from run to run while the memory has room.
+Of a graph with `row_inputs` an input says where the new rows go, one int64: sizes are then the same from run to run while the memory has room. Of states of a size in
+`windows` the rows that no new one reads any more are let go where there is no room.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         return graph, ()
     inputs = {v.name: v for v in graph.inputs}
     outputs = dict(zip(graph.output_names, graph.outputs))
-    if graph.row_input is not None and graph.row_input not in inputs:
+    strange = next((n for n in graph.row_inputs.values() if n not in inputs), None)
+    if strange is not None:
         raise ImportModelError(
-            f"the model has no input {graph.row_input!r}, which says where states' new rows go",
+            f"the model has no input {strange!r}, which says where states' new rows go",
             hint="the input's name as the model has it",
         )
-    place = [] if graph.row_input is None else [inputs[graph.row_input]]
     appends: dict[Node, tuple[int, str]] = {}
     states: list[State] = []
     used: set[str] = set()
@@ -59,18 +60,19 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         if axis is None:
             states.append(State(source, target))
             continue
-        capacity = f"{past.shape[axis]}.capacity"
+        size = str(past.shape[axis])
         assert present.node is not None
-        appends[present.node] = axis, capacity
-        states.append(State(source, target, axis, capacity))
+        appends[present.node] = axis, size
+        states.append(State(source, target, axis, _capacity(size), graph.windows.get(size, 0)))
 
     _check_written(graph, [outputs[s.output] for s in states if s.axis is None])
 
     def handle(b: Rebuild, node: Node) -> bool:
         if node not in appends:
             return False
-        axis, capacity = appends[node]
-        attrs = {"axis": axis, "capacity": Dim(capacity)}
+        axis, size = appends[node]
+        attrs = {"axis": axis, "capacity": Dim(_capacity(size))}
+        place = [inputs[graph.row_inputs[size]]] if size in graph.row_inputs else []
         made = b.new.add(
             "append", [b.value(v) for v in (*node.inputs, *place)], attrs, node.outputs[0].name, node.origin
         )
@@ -78,6 +80,11 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         return True
 
     return rebuild(graph, handle), tuple(states)
+
+
+def _capacity(size: str) -> str:
+    """The name of how many rows states of a size have room for."""
+    return f"{size}.capacity"
 
 
 def written(node: Node | None) -> bool:

@@ -9,7 +9,7 @@ graph; the host queues a few rounds ahead of the token that it reads (`write`). 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,15 +40,16 @@ def serves(sampling: Sampling, vocabulary: int) -> bool:
     return not sampling.counts_written and not sampling.logit_bias and (sampling.temperature == 0 or few)
 
 
-def chooser_graph(vocabulary: int, hidden: int, dtype: str, count: int) -> Graph:
-    """The graph of a Chooser of the `count` likeliest tokens: of logits float32 [1, vocabulary], the table [vocabulary, hidden], where the text stands ("row") and
+def chooser_graph(vocabulary: int, hidden: int, dtype: str, count: int, rows: Sequence[str] = ("row",)) -> Graph:
+    """The graph of a Chooser of the `count` likeliest tokens: of logits float32 [1, vocabulary], the table [vocabulary, hidden], where the text stands (`rows`) and
     how many tokens there are ("count"), int64 [1] each, and, for more than one, "draws", float32 [LOG], numbers from 0 up to 1 for token after token, and "settings",
-    float32 [3]: 1 / temperature, top_p and min_p. It gives the token's row of the table, both numbers one higher, and the token at place `count` of a state of
+    float32 [3]: 1 / temperature, top_p and min_p. It gives the token's row of the table, these numbers one higher, and the token at place `count` of a state of
     tokens, int64; -1 where logits are no numbers."""
     graph = Graph("chooser")
     b = Builder(graph)
     logits = graph.input("logits", "float32", (1, vocabulary))
-    row, number = (graph.input(n, "int64", (1,)) for n in ("row", "count"))
+    numbers = {n: graph.input(n, "int64", (1,)) for n in (*rows, "count")}
+    number = numbers["count"]
     values, places = b.ops("topk", logits, axis=1, k=count, largest=True)
     values, places = b.reshape(values, (count,)), b.reshape(places, (count,))
     if count == 1:
@@ -76,10 +77,9 @@ def chooser_graph(vocabulary: int, hidden: int, dtype: str, count: int) -> Graph
     is_number = b.op("greater", b.slice(values, 0, 0, 1), b.const(np.full(1, -np.inf, np.float32)))
     told = b.op("where", is_number, token, b.const(np.full(1, -1, np.int64)))
     tokens = b.concat([graph.input("tokens", "int64", (Dim(Empty("written")),)), told], 0)
-    graph.row_input, graph.state = "count", {"tokens": "written"}
-    graph.set_outputs(
-        [chosen, _after(b, row), _after(b, number), tokens], ["embeddings", "next_row", "next_count", "written"]
-    )
+    graph.row_inputs, graph.state = {"written": "count"}, {"tokens": "written"}
+    after = {f"next_{n}": _after(b, x) for n, x in numbers.items()}
+    graph.set_outputs([chosen, *after.values(), tokens], ["embeddings", *after, "written"])
     return graph
 
 
@@ -92,7 +92,8 @@ class Chooser:
 
     def __init__(self, lm: LanguageModel, count: int):
         self.count = count
-        graph = chooser_graph(lm.config.vocabulary, lm.config.hidden, lm.dtype, count)
+        self._rows = [n for n in ("row", "near_row") if n in lm.executor.network.plan.inputs]
+        graph = chooser_graph(lm.config.vocabulary, lm.config.hidden, lm.dtype, count, self._rows)
         self.network = compile_graph(graph, lm.target, progress=lambda *a: None, state=graph.state)
         self.network.provide({"table": lm.table()})
         self.executor = self.network.executor(lm.executor.device, capacity=LOG, stream=lm.executor.stream)
@@ -107,9 +108,9 @@ class Chooser:
         """A stretch of LOG tokens at the most, behind `token`, which the caches know nothing of."""
         step = lm.executor.settle(lm.inputs([token], len(lm.ids)))
         lm.executor.reserve(1)  # all rows count from here on: `write` says in the end which do
-        lent = {"logits": step.arrays["logits"], "row": step.arrays["row"], "embeddings": step.arrays["embeddings"]}
-        lent |= {"next_row": lent["row"]}
-        lent |= {"count": self._count, "next_count": self._count}
+        lent = {"logits": step.arrays["logits"], "embeddings": step.arrays["embeddings"]}
+        numbers = {n: step.arrays[n] for n in self._rows} | {"count": self._count}
+        lent |= numbers | {f"next_{n}": x for n, x in numbers.items()}
         self._count.copyfrom(np.zeros(1, np.int64))
         self.executor.truncate(LOG - 1)
         given = {"draws": draws, "settings": settings} if self.count > 1 else {}

@@ -32,6 +32,8 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
             layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
         layers.tokens = form.tokens or layers.tokens
         layers.cache_type = form.cache or form.dtype
+        if form.forgets:
+            layers.forget_beyond_windows()
         if form.placed:
             layers.place_rows()
         graph = layers.finish(find(checkpoint.architecture)(layers))

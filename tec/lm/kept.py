@@ -45,7 +45,8 @@ _FRONTENDS = ("tec_gguf", "tec_hf")
 class Form:
     """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, or in place of
     logits the features of all tokens; how many tokens a run has, 0 for any; whether an input says where they stand (`Layers.place_rows`); and the tokens of a
-    block where many texts go on together (`paged`), else 0; and the type of caches (`caches`), "" for that of activations."""
+    block where many texts go on together (`paged`), else 0; the type of caches (`caches`), "" for that of activations; and whether caches of layers with a window may
+    hold what it sees alone (`Layers.forget_beyond_windows`)."""
 
     target: Target
     dtype: str
@@ -55,6 +56,7 @@ class Form:
     placed: bool = False
     block: int = 0
     cache: str = ""
+    forgets: bool = False
 
 
 @dataclass
@@ -106,6 +108,7 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         form.placed,
         form.block,
         form.cache,
+        form.forgets,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
     return sha256(json.dumps(facts, default=str).encode()).hexdigest()

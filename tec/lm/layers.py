@@ -37,12 +37,14 @@ class Layers:
         self._ends_in_features = features
         self._length: Value | None = None
         self._row: Value | None = None
+        self._near_row: Value | None = None
         self.graph = Graph("lm")
         self.b = Builder(self.graph)
         self.w = WeightBuilder(self.b, tensors, target)
         self.tokens: Any = Dim("tokens")
         whole = config.get("use_bidirectional_attention") is True
         self.past: Any = 0 if whole else Dim(Empty("past"))  # tokens of the text before these
+        self._near: Any = None  # those of them that caches of layers with a window hold, where these hold no others
         self.cache_type = dtype
         self.layer, self.prefix = 0, "model.layers"
         self._caches: list[tuple[str, Value]] = []
@@ -56,9 +58,19 @@ class Layers:
 
     def place_rows(self) -> None:
         """The tokens stand where an input says, "row", one int64: what a cache gets goes to that row of it, and those behind are not read. So sizes stay as they
-        are from token to token while the caches have room."""
+        are from token to token while the caches have room. Those of layers with a window alone have a row of their own, "near_row"."""
         self._row = self.graph.input("row", "int64", (1,))
-        self.graph.row_input = "row"
+        self.graph.row_inputs["past"] = "row"
+        if self._near is not None:
+            self._near_row = self.graph.input("near_row", "int64", (1,))
+            self.graph.row_inputs["near"] = "near_row"
+
+    def forget_beyond_windows(self) -> None:
+        """Caches of layers with a window need not hold what no token to come sees. Where the tokens stand is then an input, "row", since no cache of such a model may
+        say it."""
+        if self.c.window is not None and isinstance(self.past, Dim):
+            self._near = Dim(Empty("near"))
+            self.graph.windows["near"] = self.c.window
 
     # ---- where layers stand
 
@@ -179,6 +191,8 @@ class Layers:
 
     def places(self) -> Value:
         """The places of the tokens in the text, float32 [tokens]."""
+        if self._row is None and self._near is not None:
+            self._row = self.graph.input("row", "int64", (1,))
         first = self.past if self._row is None else 0
         places = self.b.op("iota", size=self.tokens, start=first, step=1, dtype="int64")
         return self.b.cast(places if self._row is None else self.add(places, self._row), "float32")
@@ -236,7 +250,7 @@ class Layers:
         beginning none of it sees; 0 where the text has no parts. slopes: of each head, what a score gains by a place that the key stands further on."""
         if self.c.get("use_bidirectional_attention") is True:
             return self.attend_all(q, k, v, scale=scale, window=window, softcap=softcap)
-        keys, values = self.cached(k, v)
+        keys, values = self.cached(k, v, window)
         return self.attend_to(
             q, keys, values, scale=scale, window=window, softcap=softcap, sink=sink, chunk=chunk, slopes=slopes
         )
@@ -249,11 +263,13 @@ class Layers:
         extras = {**self._of_heads(sink, slopes, q.shape[2]), **scales_of(keys, values)}
         if chunk:
             extras["bias"] = self._same_chunk(keys.codes.shape[2], chunk)
-        if self._row is not None:
-            extras["start"] = self._row
+        near = window is not None and self._near is not None
+        row, past = (self._near_row, self._near) if near else (self._row, self.past)
+        if self.graph.row_inputs and row is not None:
+            extras["start"] = row
         y = self.b.op(
             "attention", q, keys.codes, values.codes, *extras.values(), scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
-            left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past if self._row is None else None, extras=tuple(extras),
+            left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=None if self.graph.row_inputs else past, extras=tuple(extras),
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
 
@@ -310,18 +326,19 @@ class Layers:
             y = self.add(y, self.w.vector(f"{self.name(name)}.bias", (features,), self.dtype))
         return y
 
-    def cached(self, keys: Value, values: Value) -> tuple[Rows, Rows]:
-        """Keys and values [1, tokens, heads, size] behind the layer's caches: [1, heads, past + tokens, size]."""
+    def cached(self, keys: Value, values: Value, window: int | None = None) -> tuple[Rows, Rows]:
+        """Keys and values [1, tokens, heads, size] behind the layer's caches: [1, heads, past + tokens, size]. window: of all that attend to them."""
 
         def behind(rows: Rows, what: str) -> Rows:
             parts = zip(("", ".scale"), rows)
-            return Rows(*(self._behind(x, f"past.{self.layer}.{what}{n}") for n, x in parts if x is not None))
+            return Rows(*(self._behind(x, f"past.{self.layer}.{what}{n}", window) for n, x in parts if x is not None))
 
         stored = stored_as(self.b, keys, values, self.cache_type)
         return behind(stored[0], "key"), behind(stored[1], "value")
 
-    def _behind(self, x: Value, name: str) -> Value:
-        cache = self.graph.input(name, x.dtype, (1, x.shape[2], self.past, x.shape[3]))
+    def _behind(self, x: Value, name: str, window: int | None) -> Value:
+        past = self.past if window is None or self._near is None else self._near
+        cache = self.graph.input(name, x.dtype, (1, x.shape[2], past, x.shape[3]))
         whole = self.b.op("concat", cache, self.b.transpose(x, (0, 2, 1, 3)), axis=2)
         self._caches.append((name, whole))
         return whole

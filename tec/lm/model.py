@@ -29,6 +29,7 @@ from .elsewhere import METHODS, hint
 from .embedding import ENCODERS
 from .forms.form import Forms
 from .generation import Generation
+from .kept import Form
 from .lookup import Lookup
 from .memory import available_bytes
 from .networks import MADE, make
@@ -124,6 +125,10 @@ class LanguageModel:
         if not later:
             make(self, start)
 
+    def form(self, **more: Any) -> Form:
+        """What the code of a network of its own is compiled for. more: fields of `Form`."""
+        return Form(self.target, self.dtype, cache=self.cache_type, forgets=True, **more)
+
     def hold(self, one: bool) -> None:
         """What runs next is one token, or some: the executor for it goes on from the caches."""
         wanted = self._step if one and self._step is not None else self._whole
@@ -147,11 +152,9 @@ class LanguageModel:
         return self.executor is self._step and self.has_rows_alone
 
     def make_room(self) -> int:
-        """Caches with room for the next token, of an executor that is told its row: they count as full but for a row. The rows that there are."""
+        """Caches with room for the next token, of an executor that is told its row: they count as full but for a row. The tokens that they have room for."""
         self.executor.truncate(len(self.ids))
-        rows = self.executor.reserve(len(self.ids) + 1)
-        self.executor.truncate(rows - 1)
-        return rows
+        return self.executor.reserve(len(self.ids) + 1, free=1)
 
     @property
     def is_made(self) -> bool:
@@ -283,7 +286,7 @@ class LanguageModel:
         self._end_writer()
         with self._lock:
             ids, length, states, messages = taken_up(self, path)
-            self._whole.begin_with(states)
+            self._whole.begin_with(states, len(ids))
             self.executor = self._whole
             self.ids, self.length = ids, length
             self.begun += 1
@@ -447,8 +450,8 @@ class LanguageModel:
             )
 
     def _cut(self, rows: int) -> int:
-        """Forget all but the first tokens; of a model with states that have no rows, all. The tokens that are left."""
-        if rows and self.has_rows_alone:
+        """Forget all but the first tokens; all, of states that have no rows, and where a window has let go what the next token sees. The tokens that are left."""
+        if rows and self.has_rows_alone and rows >= self.executor.least:
             self.executor.truncate(rows)
         else:
             self.executor.reset()
@@ -486,9 +489,8 @@ class LanguageModel:
         made = self._lookup(tokens, first)
         if self._takes_length:
             made["text_length"] = np.full((1, 1), max(length, first + len(tokens)), np.float32)
-        if self.is_placed:
-            made["row"] = np.array([first], np.int64)
-        return made
+        rows = {"row": first, "near_row": first - self.executor.dropped.get("near", 0)}
+        return made | {n: np.array([at]) for n, at in rows.items() if n in self.executor.network.plan.inputs}
 
     def rows_at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
         """Rows of tables for tokens of several texts, each at its place in its text."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TecError
-from .kept import Form, key_of
+from .kept import key_of
 from .starting import code_of, loaded
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _FIRST_ROWS = 256  # that caches have room for at first
 def make(lm: LanguageModel, begun: float) -> None:
     """Compile a model, or find its code, and give its weights a place. begun: when loading did. Raises ImportModelError, LoweringError, CodegenError."""
     checkpoint, device, progress = lm.checkpoint, lm.device, lm.progress
-    form = Form(lm.target, lm.dtype, cache=lm.cache_type)
+    form = lm.form()
     made, weights = loaded(checkpoint, form, key_of(checkpoint, form) if lm.cached else None, progress)
     lm.network = made.network(weights)
     lm._weights, lm._recipes = weights, made.recipes
@@ -37,7 +37,7 @@ def _step_of(lm: LanguageModel, weights: Mapping[str, Any], missing: Any) -> Any
     """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
     are one table. Where all states are rows, the device is told in which one the token stands, and no size changes until they are full. None where the model
     cannot be compiled so: then tokens go through the network for any number of them."""
-    form = Form(lm.target, lm.dtype, tokens=1, placed=lm.has_rows_alone, cache=lm.cache_type)
+    form = lm.form(tokens=1, placed=lm.has_rows_alone)
     try:
         made = code_of(lm.checkpoint, form, key_of(lm.checkpoint, form) if lm.cached else None, lm.progress)
     except TecError as error:

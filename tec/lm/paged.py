@@ -67,7 +67,7 @@ class PagedLayers(Layers):
             raise ImportModelError(f"positions of {self.c.architecture} turn by the length of the text", hint=IN_TURN)
         return super()._inverse(f)
 
-    def _behind(self, x: Value, name: str) -> Value:
+    def _behind(self, x: Value, name: str, window: int | None) -> Value:
         """x [1, tokens, heads, size] written into a pool of the layer: [blocks, heads, tokens of a block, size]."""
         _, _, heads, size = x.shape
         pool = self.graph.input(name, x.dtype, (Dim("blocks"), heads, self.block, size))

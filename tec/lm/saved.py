@@ -22,6 +22,7 @@ from ..errors import ArgumentError, one_line
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.arrays.ndarray import NDArray, array
 from ..runtime.outputs import write_output
+from ..runtime.plans.plan import State
 from .checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def taken_up(lm: LanguageModel, path: str | os.PathLike[str]) -> tuple[list[int]
     values, states = lm.network.plan.values, {}
     for s in lm.network.plan.states:
         entry, wanted = entries.get(_STATE + s.input), values[s.input]
-        shape = tuple(len(ids) if k == s.axis else d for k, d in enumerate(wanted.shape))
+        rows = _rows_of(entry, s, len(ids))
+        shape = tuple(rows if k == s.axis else d for k, d in enumerate(wanted.shape))
         if entry is None or entry.shape != shape or entry.format.name != _NAMES[wanted.dtype]:
             have = "nothing" if entry is None else f"{entry.format.name} {list(entry.shape)}"
             raise ArgumentError(
@@ -95,6 +97,13 @@ def taken_up(lm: LanguageModel, path: str | os.PathLike[str]) -> tuple[list[int]
         kind = numpy_dtype(wanted.dtype)
         states[s.input] = array(entry.data.view(kind).reshape(shape), lm.executor.device, wanted.dtype)
     return ids, length[0], states, _messages_of(place, bytes(entries["messages"].data))
+
+
+def _rows_of(entry: Any, s: State, tokens: int) -> int:
+    """The rows that a state has of so many tokens: with a window it may have no more than the next token sees."""
+    if not s.window or entry is None or s.axis is None or len(entry.shape) <= s.axis:
+        return tokens
+    return max(min(tokens, s.window - 1), min(int(entry.shape[s.axis]), tokens))
 
 
 def _bytes_of(value: Any) -> Any:

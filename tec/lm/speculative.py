@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..errors import ArgumentError
-from .kept import Form, key_of
+from .kept import key_of
 from .recipes import Recipe, placed
 from .starting import code_of
 
@@ -80,7 +80,7 @@ class Verifier:
     """A model's network that gives the logits of all tokens of a run: of the same weights and caches."""
 
     def __init__(self, lm: LanguageModel, weights: Any, recipes: Sequence[Recipe], cache: bool):
-        form = Form(lm.target, lm.dtype, all_logits=True, cache=lm.cache_type)
+        form = lm.form(all_logits=True)
         made = code_of(lm.checkpoint, form, key_of(lm.checkpoint, form) if cache else None)
         known = [r.to_json() for r in recipes]
         own = {n: weights[n] for r in made.recipes if r.to_json() in known for n in r.params.values()}

@@ -105,6 +105,7 @@ def _low_rank(m: Layers, h: Value) -> Value:
 def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value:
     c, at, size = m.c, m.name("self_attn"), m.c.head_size
     near = kind == "sliding_attention"
+    window = c.window if near else None
     angles = m.angles_of(kind) or (
         m.angles(c.number("rope_local_base_freq", 10000.0), {"rope_type": "default"}) if near else m.angles()
     )
@@ -113,8 +114,8 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
     if not alone:
         k, v = (m.heads(y, c.kv_heads) for y in m.linear(h, f"{at}.k_proj", f"{at}.v_proj", sizes=[c.kv_heads * size] * 2))  # fmt: skip
         k = m.rotary(m.rms_norm(k, f"{at}.k_norm"), angles)
-        kept[kind] = m.cached(k, m.unit(v))
-    return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=c.window if near else None))
+        kept[kind] = m.cached(k, m.unit(v), window)
+    return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=window))
 
 
 def _network(m: Layers, h: Value) -> Value:

@@ -36,6 +36,7 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
     angles = _positions(m, kind, size)
     q = m.heads(m.linear(h, f"{at}.q_proj", sizes=[c.heads * size])[0], c.heads)
     q = m.rotary(m.rms_norm(q, f"{at}.q_norm"), angles)
+    window = c.window if kind == "sliding_attention" else None
     if not alone:
         rows = m.w.tensor(f"{at}.k_proj.weight").shape[0]
         k = v = m.linear(h, f"{at}.k_proj", sizes=[rows])[0]
@@ -43,8 +44,7 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
             v = m.linear(h, f"{at}.v_proj", sizes=[rows])[0]
         k, v = m.heads(k, rows // size), m.heads(v, rows // size)
         k = m.rotary(m.rms_norm(k, f"{at}.k_norm"), angles)
-        kept[kind] = m.cached(k, m.unit(v))
-    window = c.window if kind == "sliding_attention" else None
+        kept[kind] = m.cached(k, m.unit(v), window)
     return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=window))
 
 

@@ -30,10 +30,10 @@ class CompiledSlot:
         return logits.numpy()[-1]
 
     def cut(self, rows: int) -> int:
-        """See `Slot.cut`: of a model with states that have no rows, all is forgotten."""
+        """See `Slot.cut`: all is forgotten of a model with states that have no rows, and where a window has let go what the next token sees."""
         if rows >= len(self.ids):
             return len(self.ids)
-        if rows and all(s.axis is not None for s in self._lm.network.plan.states):
+        if rows >= max(1, self._executor.least) and self._lm.has_rows_alone:
             self._executor.truncate(rows)
         else:
             self._executor.reset()

@@ -163,7 +163,17 @@ class Executor:
     @property
     def length(self) -> int:
         """The rows that the states have; the largest, where they have several sizes."""
-        return max(self._stateful().lengths.values(), default=0)
+        return max(self._stateful().rows.values(), default=0)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Rows that states with a window have let go, by the name of their size."""
+        return self._stateful().dropped
+
+    @property
+    def least(self) -> int:
+        """The fewest rows to which the states can be cut, beside none: what stands further back is let go where states have a window."""
+        return self._stateful().least
 
     def drop_graphs(self) -> None:
         """Give captured graphs back: a communicator whose calls they hold ends behind them."""
@@ -182,14 +192,13 @@ class Executor:
         with self._lock:
             states.truncate(rows)
 
-    def reserve(self, rows: int) -> int:
-        """Make the states' memory `rows` long at least, with zeros behind what there is, and count all of it as filled: for a network that is told in which row to
-        put what is new (`Graph.row_input`). Returns the rows that there are."""
+    def reserve(self, rows: int, free: int = 0) -> int:
+        """Make the states' memory `rows` long at least, with zeros behind what there is, and count all of it but the last `free` rows as filled: for a network that is
+        told in which row to put what is new (`Graph.row_inputs`). Returns the rows that there are."""
         states = self._stateful()
         with self._lock:
             self._engine.wait()
-            states.reserve(rows)
-            return max(states.lengths.values(), default=0)
+            return states.reserve(rows, free)
 
     def go_on_from(self, other: Executor) -> None:
         """Take over the states of another executor, whose runs are queued in the same stream: the next run goes on where that one's last ended. The two share their
@@ -210,15 +219,15 @@ class Executor:
             raise ArgumentError("the network has no state", hint='tec.compile(model, state={"past": "present"})')
         return self._states
 
-    def begin_with(self, states: Mapping[str, Any]) -> None:
+    def begin_with(self, states: Mapping[str, Any], length: int | None = None) -> None:
         """States by their inputs' names, as the next run finds them: arrays of the executor's device. One that does not grow is taken as it is, and written in place
-        where the network writes rows of it; one that grows is copied. Raises ArgumentError for what is no state, or has another type, and for a part of the states
+        where the network writes rows of it; one that grows is copied. length: the rows of all that grow, where those with a window have let some go. Raises ArgumentError for what is no state, or has another type, and for a part of the states
         that grow together.
         """
         own = self._stateful()
         with self._lock:
             self._engine.wait()
-            own.begin_with(states)
+            own.begin_with(states, length)
 
     # ---- running
 

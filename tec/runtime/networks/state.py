@@ -3,6 +3,10 @@
 A state that grows has memory for `capacity` rows along its axis, of which `length` are filled; a run writes the new rows behind them and
 nothing else moves. Where there is no room the capacity doubles. All states whose size has one name have one length. A state of another kind
 is the array that its output was, and zeros before the first run.
+
+Of a state with a window the rows that no new one reads are let go where the capacity would grow beyond the window and a block: those that stay move to the front, and
+`dropped` counts the others. Rows are let go by whole `STEP`s, so that blocks of rows begin where they would without. `SPARE` rows beside the window stay, for rows
+that are cut off again.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from ..modules import exprs
 from ..plans.plan import Plan, State
 
 _FIRST = 64  # rows of a state that nobody gave a capacity
+STEP, SPARE = 256, 64  # see the module
 
 
 class States:
-    """See the module. `lengths` are the rows that are filled, by the size's name."""
+    """See the module. `lengths` are the rows that are filled, by the size's name, and `dropped` those before them that were let go."""
 
     def __init__(self, plan: Plan, device: Device, capacity: int | None = None):
         self.plan = plan
@@ -48,6 +53,9 @@ class States:
             if all(isinstance(e, int) for k, e in enumerate(plan.values[n].shape) if k != s.axis)
         }  # fmt: skip
         self.lengths: dict[str, int] = dict.fromkeys(self._size.values(), 0)
+        windows = {size: [s.window for n, s in self.growing.items() if self._size[n] == size] for size in self.lengths}
+        self._windows = {size: max(found) for size, found in windows.items() if all(found)}
+        self.dropped: dict[str, int] = dict.fromkeys(self._windows, 0)
         self._buffers: dict[str, NDArray] = {}
         self._values: dict[str, NDArray] = {}
         self._whole: dict[str, NDArray] = {}  # memory of which all rows hold numbers
@@ -76,7 +84,12 @@ class States:
             for e in self.plan.values[s.input].shape:
                 if isinstance(e, str) and e in self.plan.empty:
                     env.setdefault(e, 0)
+        if given is not None:
+            self.dropped = dict.fromkeys(self.dropped, 0)
         after = {n: int(exprs.evaluate(c, env)) for n, c in self._grown.items()}
+        for size in self._windows if given is None else ():
+            after[size] -= self._let_go(size, after[size] - self.lengths[size])
+            env[size] = self.lengths[size]
         for name, s in self.growing.items():
             size, held = self._size[name], self._buffers.get(name)
             if held is not None and given is None and name in self._plain and held.shape[s.axis or 0] >= after[size]:
@@ -129,29 +142,67 @@ class States:
         return buffer
 
     def _rows_for(self, size: str, rows: int) -> int:
-        """The capacity of the states of a size: as given, then doubled."""
-        others = [b.shape[self.growing[n].axis or 0] for n, b in self._buffers.items() if self._size[n] == size]
-        capacity = max([self._first or _FIRST, *others])
+        """The capacity of the states of a size: as given, then doubled; with a window no more than it takes."""
+        held = self._held(size)
+        capacity = max(self._first or _FIRST, held)
         while capacity < rows:
             capacity *= 2
-        return capacity
+        return max(held, rows, min(capacity, self._kept(size) + 2 * STEP)) if size in self._windows else capacity
 
-    def reserve(self, rows: int) -> None:
-        """Room for `rows` rows, or for more where there is more; all of them count as filled, with zeros behind those that were."""
+    def _held(self, size: str) -> int:
+        """The capacity that states of a size have."""
+        found = (b.shape[self.growing[n].axis or 0] for n, b in self._buffers.items() if self._size[n] == size)
+        return max(found, default=0)
+
+    def _kept(self, size: str) -> int:
+        """The rows of a window, and those that stay beside it."""
+        return self._windows[size] - 1 + SPARE
+
+    def _let_go(self, size: str, more: int) -> int:
+        """Let rows go that `more` new ones do not read, where there is no room for these. How many went."""
+        filled, kept = self.lengths[size], self._kept(size)
+        gone = (filled - kept) // STEP * STEP
+        if gone <= 0 or filled + more <= max(self._held(size), kept + STEP + max(more, STEP)):
+            return 0
         for name, s in self.growing.items():
-            axis, held = s.axis or 0, self._buffers.get(name)
-            if held is not None and held is self._whole.get(name) and held.shape[axis] >= rows:
+            if self._size[name] == size:
+                _to_front(self._buffers[name], s.axis or 0, gone, filled - gone)
+        self.lengths[size] -= gone
+        self.dropped[size] += gone
+        return gone
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The rows that there were, those that were let go among them, by the size's name."""
+        return {size: n + self.dropped.get(size, 0) for size, n in self.lengths.items()}
+
+    @property
+    def least(self) -> int:
+        """The fewest rows to which states can be cut, beside none: of fewer a new row would read some that were let go."""
+        return max((gone + self._windows[size] - 1 for size, gone in self.dropped.items() if gone), default=0)
+
+    def reserve(self, rows: int, free: int = 0) -> int:
+        """Room for `rows` rows, or for more where there is more; all but the last `free` of them count as filled, with zeros behind those that were. How many there
+        are, those that were let go among them."""
+        there = self.rows
+        for size in self._windows:
+            self._let_go(size, max(0, rows - there[size]))
+        for name, s in self.growing.items():
+            axis, held, wanted = s.axis or 0, self._buffers.get(name), rows - self.dropped.get(self._size[name], 0)
+            if held is not None and held is self._whole.get(name) and held.shape[axis] >= wanted:
                 continue
             if name not in self._plain:
                 raise ArgumentError(f"state {name} has a size that only a run gives", hint="run the network first")
-            n, filled = self._rows_for(self._size[name], rows), self.lengths[self._size[name]]
+            n, filled = self._rows_for(self._size[name], wanted), self.lengths[self._size[name]]
             shape = [n if k == axis else e for k, e in enumerate(self._shape(name, {self._size[name]: 0}))]
             made = zeros(tuple(shape), self.plan.values[name].dtype, self.device)
             if held is not None and filled:
                 copy_rows(held, made, axis, filled)
             self._buffers[name] = self._whole[name] = made
-        for name, s in self.growing.items():
-            self.lengths[self._size[name]] = self._buffers[name].shape[s.axis or 0]
+        self.lengths.update((size, self._held(size)) for size in self.lengths)
+        most = min(self.rows.values(), default=0)
+        self.lengths.update((size, n - free) for size, n in self.lengths.items())
+        return most
 
     def array(self, name: str) -> NDArray:
         """What a run reads as an input: of a state that grows its whole memory."""
@@ -168,7 +219,7 @@ class States:
         made.copyfrom(given)
         return made
 
-    def begin_with(self, states: Mapping[str, NDArray]) -> None:
+    def begin_with(self, states: Mapping[str, NDArray], length: int | None = None) -> None:
         """See `Executor.begin_with`."""
         rows: dict[str, set[int]] = {n: set() for n in self.lengths}
         for name, a in states.items():
@@ -194,6 +245,7 @@ class States:
                 copy_rows(a, made, axis, a.shape[axis])
                 self._buffers[name] = made
         self.lengths.update((size, r.pop()) for size, r in rows.items() if r)
+        self.dropped.update((n, 0 if length is None else length - self.lengths[n]) for n in self.dropped)
         self._values.update((n, a) for n, a in states.items() if n not in self.growing)
 
     def take(self, other: States) -> None:
@@ -204,13 +256,16 @@ class States:
                 hint="both networks have the same states",
             )
         self.lengths, self._buffers, self._values = dict(other.lengths), dict(other._buffers), dict(other._values)
+        self.dropped = dict(other.dropped)
 
     def snapshot(self) -> Any:
         """What `restore` takes back after a run that failed."""
-        return dict(self.lengths), dict(self._values), dict(self._buffers)
+        return self.rows, dict(self._values), dict(self._buffers)
 
     def restore(self, kept: Any) -> None:
-        self.lengths, self._values, self._buffers = kept
+        rows, self._values, self._buffers = kept
+        # What was let go since stays so.
+        self.lengths = {size: n - self.dropped.get(size, 0) for size, n in rows.items()}
 
     def view(self, name: str) -> NDArray:
         """A state as it is now, in its place."""
@@ -228,7 +283,7 @@ class States:
 
     def reset(self) -> None:
         """As before the first run; the memory stays."""
-        self.lengths = dict.fromkeys(self.lengths, 0)
+        self.lengths, self.dropped = dict.fromkeys(self.lengths, 0), dict.fromkeys(self.dropped, 0)
         self._values.clear()
 
     def truncate(self, rows: int) -> None:
@@ -241,13 +296,20 @@ class States:
             raise ArgumentError(
                 f"truncate({rows!r}): a number of rows from 0 on", hint="truncate(n) keeps the first n rows"
             )
-        for size, n in self.lengths.items():
+        if not rows:
+            self.dropped = dict.fromkeys(self.dropped, 0)
+        for size, n in self.rows.items():
             if rows > n:
                 raise ArgumentError(
                     f"truncate({rows}): the state has {n} rows ({size})",
                     hint="a state is only cut, not extended: run to add rows",
                 )
-        self.lengths = dict.fromkeys(self.lengths, int(rows))
+        if rows < self.least:
+            raise ArgumentError(
+                f"truncate({rows}): a state with a window has let rows go that a new one would read",
+                hint=f"{self.least} rows or more, or executor.reset()",
+            )
+        self.lengths = {size: int(rows) - self.dropped.get(size, 0) for size in self.lengths}
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Along axis 0, the batch: element k becomes what element `indices[k]` was. There may be more or fewer of them than there were."""
@@ -287,6 +349,16 @@ class States:
 
 def _slice(a: NDArray, axis: int, rows: int) -> NDArray:
     return a[(*(slice(None),) * axis, slice(0, rows))]
+
+
+def _to_front(a: NDArray, axis: int, first: int, rows: int) -> None:
+    """Rows from `first` on become the first ones."""
+    source, target = a[(*(slice(None),) * axis, slice(first, first + rows))], _slice(a, axis, rows)
+    if rows > first and a.device.driver is not None:  # they overlap, which copies of NumPy's allow
+        made = empty(source.shape, a.dtype, a.device)
+        _copy(source, made)
+        source = made
+    _copy(source, target)
 
 
 def copy_rows(source: NDArray, target: NDArray, axis: int, rows: int) -> None:

@@ -168,16 +168,19 @@ class Guard:
 @dataclass(frozen=True, slots=True)
 class State:
     """Input `input` is what `output` was in the run before. With an `axis` it grows along it in place: its memory has room for as many rows as
-    the size `capacity`, and the output is those that are filled."""
+    the size `capacity`, and the output is those that are filled. With a `window` a new row reads no rows further back than that, itself counted: those
+    that no new row reads any more may be let go."""
 
     input: str
     output: str
     axis: int | None = None
     capacity: str = ""
+    window: int = 0
 
     def to_json(self) -> dict[str, Any]:
         grows = {} if self.axis is None else {"axis": self.axis, "capacity": self.capacity}
-        return {"input": self.input, "output": self.output, **grows}
+        reach = {"window": self.window} if self.window else {}
+        return {"input": self.input, "output": self.output, **grows, **reach}
 
     @classmethod
     def from_json(cls, data: Any) -> State:
@@ -185,7 +188,10 @@ class State:
         source, target, axis, capacity = s.get("input"), s.get("output"), s.get("axis"), s.get("capacity", "")
         if not all(isinstance(x, str) for x in (source, target, capacity)) or not (axis is None or type(axis) is int):
             raise damaged(f"a state is {brief(data)}")
-        return cls(source, target, axis, capacity)  # type: ignore[arg-type]
+        window = s.get("window", 0)
+        if type(window) is not int or not 0 <= window <= LARGEST or (window and axis is None):
+            raise damaged(f"the window of a state is {brief(window)}")
+        return cls(source, target, axis, capacity, window)  # type: ignore[arg-type]
 
 
 # ---- the whole

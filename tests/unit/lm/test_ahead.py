@@ -76,7 +76,7 @@ def test_rows_go_where_an_input_says() -> None:
     past = graph.input("past", "float32", (3, Dim(Empty("past")), 4))
     whole = b.concat([past, b.op("multiply", b.broadcast(x, (3, 2, 4)), b.const(2.0, "float32"))], 1)
     graph.set_outputs([b.op("reduce_sum", whole, axes=(0, 1), keepdims=False), whole], ["y", "present"])
-    graph.row_input = "row"
+    graph.row_inputs["past"] = "row"
     net = compile_graph(graph, tec.Target("llvm"), state={"past": "present"})
     executor, x_of = net.executor(capacity=8), np.arange(8, dtype="f4").reshape(2, 4)
     assert executor.reserve(3) == 8
@@ -88,7 +88,7 @@ def test_rows_go_where_an_input_says() -> None:
         assert (y == want.sum((0, 1))).all() and (executor.state["past"].numpy() == want).all()
     assert executor.reserve(9) == 16  # what there is comes along
     assert (executor.state["past"].numpy()[:, :8] == want).all() and not executor.state["past"].numpy()[:, 8:].any()
-    graph.row_input = "place"
+    graph.row_inputs["past"] = "place"
     with pytest.raises(tec.ImportModelError, match="place"):
         compile_graph(graph, tec.Target("llvm"), state={"past": "present"})
 
@@ -98,7 +98,7 @@ def test_a_step_whose_place_is_an_input() -> None:
     made = llama({"sliding_window": 4})
     checkpoint = Checkpoint("mistral", made.config, made.tensors)
     lm = load(checkpoint, target="llvm", cache=False)
-    code = code_of(checkpoint, Form(lm.target, lm.dtype, tokens=1, placed=True), None)
+    code = code_of(checkpoint, Form(lm.target, lm.dtype, tokens=1, placed=True, forgets=True), None)
     step = code.network(weights_of(code, checkpoint, None, 1)).executor(capacity=lm.context)
     tokens = np.random.default_rng(first()).integers(0, VOCABULARY, 12).tolist()
 
