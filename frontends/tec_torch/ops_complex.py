@@ -15,6 +15,7 @@ from .importer import CONVERTERS, AtenCall, Complex, complex_op
 from .ops_nn import times
 from .ops_reduce import vector_norm
 from .remedies import FIX_THE_SIZE
+from .types import PART_TYPES
 
 # What moves or picks elements, or is linear with real factors: done to each part.
 _PART_BY_PART = (
@@ -25,15 +26,20 @@ _PART_BY_PART = (
 )  # fmt: skip
 
 
+def _wide(c: AtenCall, part: Value) -> Value:
+    """A part of an operand in the type of the result's parts: complex64 and complex128 make complex128."""
+    return c.cast(part, c.part) if c.dtype in PART_TYPES else part
+
+
 def real(c: AtenCall, x: Any) -> Value:
-    return x.real if isinstance(x, Complex) else c.value(x.real if isinstance(x, complex) else x, c.part)
+    return _wide(c, x.real) if isinstance(x, Complex) else c.value(x.real if isinstance(x, complex) else x, c.part)
 
 
 def imag(c: AtenCall, x: Any) -> Value | None:
     """None for one that is zero everywhere."""
     if isinstance(x, complex):
         return c.value(x.imag, c.part)
-    return x.imag if isinstance(x, Complex) else None
+    return _wide(c, x.imag) if isinstance(x, Complex) and x.imag is not None else None
 
 
 def imag_or_zeros(c: AtenCall, x: Any) -> Value:

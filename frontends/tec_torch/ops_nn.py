@@ -19,7 +19,7 @@ from tec.graph.builders.recurrent import layer as recurrent_layer
 from tec.ops.dims import Size, is_symbolic, maximum
 
 from .importer import AtenCall, aten_op
-from .ops_math import FLOATS, scaled
+from .ops_math import scaled
 from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH, OTHER_TYPE
 
 
@@ -231,16 +231,11 @@ def avg_pool(
     divisor_override: int | None = None,
 ) -> Value:  # fmt: skip
     n = spatial(c.name_of_op)
-    if x.dtype not in FLOATS:
-        raise ImportModelError(f"means of {x.dtype}", hint="x.float() before")
     y = with_batch(c, x, n)
     attrs = windows(c, y, kernel, stride, padding, 1, c.shape[-n:])
     counted = {"counted_after": attrs["before"]} if count_include_pad else {}
-    if divisor_override:  # the sum by a number of one's own
-        mean = c.op("avg_pool", y, **attrs, include_pad=True, counted_after=attrs["after"])
-        out = c.op("multiply", mean, c.like(math.prod(attrs["kernel"]) / divisor_override, mean))
-        return c.reshape(out, c.shape)
-    return c.reshape(c.op("avg_pool", y, **attrs, include_pad=count_include_pad, **counted), c.shape)
+    mean = c.op("avg_pool", y, **attrs, include_pad=count_include_pad, divisor=divisor_override, **counted)
+    return c.reshape(mean, c.shape)
 
 
 @aten_op(*[f"{under}adaptive_avg_pool{n}d" for under in ("", "_") for n in (1, 2, 3)])
@@ -452,7 +447,8 @@ def times(c: AtenCall, a: Value, b: Value) -> Value:
 
 @aten_op("mm", "bmm", "matmul", "dot", "mv", "vdot")
 def matmul(c: AtenCall, a: Value, b: Value) -> Value:
-    return c.reshape(times(c, a, b), c.shape)
+    """Products of bytes are sums of int32, which wrap as torch's do."""
+    return c.cast(c.reshape(times(c, a, b), c.shape), c.dtype)
 
 
 @aten_op("linear")

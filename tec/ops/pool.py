@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
-from ..ir.dtype import wide
+from ..ir.dtype import dtype_info, wide
 from ..te import Tensor
 from .dims import require
 from .layouts import Place
@@ -125,9 +125,9 @@ def _counted(attrs: Attrs, sizes: dict[str, Any], at: Place) -> Any:
 
 @register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED], takes=1)
 def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """The mean of each window; `include_pad` counts padding as zeros, else it is left out. Others as max_pool.
+    """The mean of each window, of integers rounded towards zero; `include_pad` counts padding as zeros, else it is left out. Others as max_pool.
 
-    `counted_after`: the padding that counts, where `after` was widened for a last window that overhangs.
+    `counted_after`: the padding that counts, where `after` was widened for a last window that overhangs. `divisor`: by what sums are divided in place of the count.
     """
     x = inputs[0]
     acc = wide(x.dtype)
@@ -136,8 +136,11 @@ def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     lx, ly = layouts_of(attrs, 2)
     there, sizes = image_sizes(lx, static_shape(x), attrs), _out_sizes(static_shape(x), attrs)
 
+    divide = te.truncdiv if dtype_info(acc).is_int else operator.truediv
+
     def mean(*i: Any) -> Any:
-        return (total(*i) / te.cast(acc, _counted(counted, there, ly.place(i, sizes)))).astype(x.dtype)
+        count = attrs.get("divisor") or _counted(counted, there, ly.place(i, sizes))
+        return divide(total(*i), te.cast(acc, count)).astype(x.dtype)
 
     return [te.compute(outputs[0].shape, mean, name="avg_pool")]
 
