@@ -162,6 +162,46 @@ def _rank(keys: Any, ranks: Any, mine: Any, wave: Any, below: Any, shift: Any, l
     barrier()
 
 
+def _keys_of_tile(keys: Any, bits: Any, key: Any, base: Any, start: Any, n: Any, how: Any, word: Any, is_first: bool) -> None:  # fmt: skip
+    """A thread's keys, a wavefront's lanes apart: made of elements in the first pass; the greatest there is beyond the line's end."""
+    kind, wide, infinity, flip = how
+    for i in unrolled(len(keys)):
+        at = start + i * wave_size()
+        k = ~(word(0))
+        if at < n:
+            if is_first:
+                k = key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
+            else:
+                k = key[base + at]
+        keys[i] = k
+
+
+def _places_of_digits(mine: Any, scan: Any, starts: Any, goes: Any, whole: Any, words: Any, own: Any, at_tile: Any, t: Any) -> None:  # fmt: skip
+    """Thread t answers for digit t: how many the tile has of it, and where they go. whole: how many the line has."""
+    total = np.int32(0)
+    for w in unrolled(THREADS // wave_size()):
+        c = mine[w * DIGITS + t]
+        mine[w * DIGITS + t] = total
+        total = total + c
+    if at_tile == 0:
+        atomic_exchange(words, own, np.uint32(total) | np.uint32(REACHES))
+    else:
+        atomic_exchange(words, own, np.uint32(total) | np.uint32(COUNTED))
+    scan[t] = total
+    scan[DIGITS + t] = whole
+    barrier()
+    _add_up(scan, t)
+    begin = scan[t] - total
+    starts[t] = begin
+    ahead = scan[DIGITS + t] - whole
+    if at_tile > 0:
+        sum_before = _look_back(words, own, own - at_tile * DIGITS)
+        atomic_exchange(words, own, np.uint32(sum_before + total) | np.uint32(REACHES))
+        ahead = ahead + sum_before
+    goes[t] = ahead - begin
+    barrier()
+
+
 @cache
 def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave: int) -> Any:
     """The kernel of a pass: the first reads elements, the last writes them, those between have one. `width_of_wave`: its lanes."""
@@ -172,33 +212,17 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
 
     @kernel
     def move(
-        bits: Any,
-        key: Any,
-        order: Any,
-        key_out: Any,
-        order_out: Any,
-        out: Any,
-        counts: Any,
-        words: Any,
-        begun: Any,
-        number: Any,
-        n: Any,
-        tiles: Any,
-        how: Any,
-    ) -> None:
-        kind, wide, infinity, flip = how
+        bits: Any, key: Any, order: Any, key_out: Any, order_out: Any, out: Any, counts: Any, words: Any, begun: Any, number: Any, n: Any, tiles: Any, how: Any
+    ) -> None:  # fmt: skip
         shift = word(8 * number)
         waves = THREADS // wave_size()
-        keys = local((each,), word)
-        ranks = local((each,), np.int32)
-        moved = shared((tile,), word)
-        places = shared((tile,), np.int32)
+        keys, ranks = local((each,), word), local((each,), np.int32)
+        moved, places = shared((tile,), word), shared((tile,), np.int32)
         # Of each wavefront, how many of a digit; then how many before it in the tile.
         mine = shared((waves * DIGITS,), np.int32)
         starts = shared((DIGITS,), np.int32)  # where a digit begins in the tile
         goes = shared((DIGITS,), np.int32)  # where a digit of this tile begins in the line, less that
-        scan = shared((2 * DIGITS,), np.int32)
-        number_of = shared((1,), np.int32)
+        scan, number_of = shared((2 * DIGITS,), np.int32), shared((1,), np.int32)
         t = thread_idx.x
         if t == 0:
             number_of[0] = atomic_add(begun, number, 1)
@@ -206,53 +230,15 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
             mine[w * DIGITS + t] = 0
         barrier()
         which = number_of[0]
-        line = which // tiles
-        at_tile = which % tiles
-        first = at_tile * tile
-        base = np.int64(line) * n
-        wave = t // wave_size()
-        here = lane()
-        below = (lanes(1) << lanes(here)) - lanes(1)
+        line, at_tile = which // tiles, which % tiles
+        first, base = at_tile * tile, np.int64(line) * n
+        wave, here = t // wave_size(), lane()
         start = first + wave * (each * wave_size()) + here
-
-        for i in unrolled(each):
-            at = start + i * wave_size()
-            k = ~(word(0))
-            if at < n:
-                if is_first:
-                    k = key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
-                else:
-                    k = key[base + at]
-            keys[i] = k
-
-        _rank(keys, ranks, mine, wave, below, shift, lanes)
-
-        # Thread t answers for digit t: how many the tile has, and where they go.
-        total = np.int32(0)
-        for w in unrolled(waves):
-            c = mine[w * DIGITS + t]
-            mine[w * DIGITS + t] = total
-            total = total + c
+        _keys_of_tile(keys, bits, key, base, start, n, how, word, is_first)
+        _rank(keys, ranks, mine, wave, (lanes(1) << lanes(here)) - lanes(1), shift, lanes)
         own = (np.int64(line) * tiles + at_tile) * DIGITS + t
-        if at_tile == 0:
-            atomic_exchange(words, own, np.uint32(total) | np.uint32(REACHES))
-        else:
-            atomic_exchange(words, own, np.uint32(total) | np.uint32(COUNTED))
         whole = counts[(line * passes + number) * DIGITS + t]
-        scan[t] = total
-        scan[DIGITS + t] = whole
-        barrier()
-        _add_up(scan, t)
-        begin = scan[t] - total
-        starts[t] = begin
-        ahead = scan[DIGITS + t] - whole
-        if at_tile > 0:
-            sum_before = _look_back(words, own, own - at_tile * DIGITS)
-            atomic_exchange(words, own, np.uint32(sum_before + total) | np.uint32(REACHES))
-            ahead = ahead + sum_before
-        goes[t] = ahead - begin
-        barrier()
-
+        _places_of_digits(mine, scan, starts, goes, whole, words, own, at_tile, t)
         # Through shared memory, so that what goes to neighbouring places is written side by side.
         for i in unrolled(each):
             at = start + i * wave_size()
@@ -268,8 +254,7 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
         for i in unrolled(each):
             j = i * THREADS + t
             if first + j < n:
-                k = moved[j]
-                place = places[j]
+                k, place = moved[j], places[j]
                 to = base + goes[np.int32((k >> shift) & 255)] + j
                 order_out[to] = place
                 if is_last:

@@ -92,15 +92,10 @@ def compile(
         raise ImportModelError(f"state is {state!r}", hint="{input: the output that it becomes}, True or False")
     precision = precision_of(dtype)
     dtype = precision.text or None
-    # What a function will say is not known.
-    lasting = (choices is None or isinstance(choices, Mapping)) and not registered()
     found_before = database.tuned(tuned, tgt)
-    stamp = " ".join(["libraries"] * bool(libraries) + ([found_before.stamp] if found_before is not None else []))
-    key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp, state) if cache and lasting else None
-    if key is not None:
-        found = from_cache(key)
-        if found is not None:
-            return found
+    key = _key(model, tgt, shapes, dtype, freeze, choices, found_before, libraries, state) if cache else None
+    if key is not None and (kept := from_cache(key)) is not None:
+        return kept
     client.start()  # beside the reading of the model
     graph = as_graph(model, shapes, freeze, state, args)
     check_names(precision, graph)
@@ -111,6 +106,16 @@ def compile(
         to_cache(key, net)
     presented: Network = net if graph.present is None else graph.present(net)
     return presented
+
+
+def _key(
+    model: Any, target: Target, shapes: Any, dtype: str | None, freeze: Any, choices: Any, tuned: database.Tuned | None, libraries: bool, state: Any
+) -> str | None:  # fmt: skip
+    """The key of a network on the disk; None where it depends on what no key has: what a function will say is not known."""
+    if not (choices is None or isinstance(choices, Mapping)) or registered():
+        return None
+    stamp = " ".join(["libraries"] * bool(libraries) + ([tuned.stamp] if tuned is not None else []))
+    return cache_key(model, target, shapes, dtype, freeze, choices, stamp, state)
 
 
 def as_graph(

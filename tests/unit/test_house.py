@@ -34,18 +34,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
 _TORN = re.compile(
     r"^ *[)\]}]+(?::| = \S+)?  # (?!fmt|type|noqa)|= \(\n +[^\n]*  # (?!fmt|type|noqa)[^\n]*\n *\)$", re.MULTILINE
 )
-LONG_FUNCTIONS = {
-    "tec/graph/compiler.py:compile": (
-        66,
-        "the docstring of thirteen arguments, with a program; the code is half of it",
-    ),
-    "tec/runtime/modules/function.py:_make_cpu_call": (
-        90,
-        "closures over what a call needs, so that a call looks up nothing",
-    ),
-    "tec/array/onesweep.py:_mover": (135, "one kernel, whose steps share registers and shared memory"),
-    "tec/array/onesweep.py:move": (125, "one kernel, whose steps share registers and shared memory"),
-}
+LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
 
 # Imports within functions: where they may stand, and why. Everywhere else a module's imports stand at its top.

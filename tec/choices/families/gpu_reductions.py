@@ -25,6 +25,7 @@ _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its
 # 47 in neither.
 WRITTEN_OUT = 32
 LINE_BYTES = 128
+_MOST_GROUPS = (1 << 31) - 1  # of a launch
 _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
 
 
@@ -80,7 +81,7 @@ class GpuReduction(Space):
             if machine.groups_a_clock and outputs and self._starts(alone) > max(read, machine.launch_seconds):
                 alone = self._choice(False, 256)
             return self._short(alone)
-        shared, units = self.along, self.target.machine.units
+        shared, units = self.along and outputs <= _MOST_GROUPS, self.target.machine.units
         threads = self._rule("threads", 256 if shared and length >= 256 * 16 else 64)
         options = [
             self._choice(shared, threads, p, b)
@@ -163,6 +164,8 @@ class GpuReduction(Space):
         parts, lanes = choice["parts"], self._lanes(choice)
         if choice["wide"]:
             return self._why_not_wide(choice)
+        if choice["shared"] and (self.outputs or 0) * parts > _MOST_GROUPS * choice["rows"]:
+            return f"a launch has {_MOST_GROUPS:,} work-groups at most"
         if choice["rows"] > 1:
             if not choice["shared"] or parts > 1 or choice["threads"] != self.target.wavefront_size:
                 return "a work-group has several sums where a wavefront has each of them whole"

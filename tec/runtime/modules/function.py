@@ -141,32 +141,30 @@ class Function:
         slots = "".join(_slot(p.dtype) for p in self.checker.scalars)
         return struct.Struct(f"<{slots}{'q' * len(self.checker.implicit)}").pack
 
+    def _prepared(self, args: Sequence[Any], code: list[Any]) -> list[Any]:
+        """Check the arguments in full, and keep what follows from their layouts; the function's code where there is none yet."""
+        checker = self.checker
+        checker.device(args)
+        env = checker.bind(args)
+        if not code:
+            code.append(self.module.cpu_function(self.name))
+        implicit = tuple(int(env[n]) for n in checker.implicit)
+        fixed = b"" if checker.scalars else self._pack_scalars(*implicit)
+        plan = [fixed, implicit, self._spans(args), _kept(b"", [_NEVER] * len(checker.scalars))]
+        self._remember(args, plan)
+        return plan
+
     def _make_cpu_call(self) -> Callable[..., None]:
         """The call: a closure over all it needs. The ABI is `int32 f(void** buffers, int64_t* scalars)`."""
         checker = self.checker
-        plans = self.plans
         pairs = self._pairs()
-        n_args = len(checker.params)
         scalars = [(p.index, p) for p in checker.scalars]
         pack_pointers = struct.Struct(f"={len(checker.tensors)}Q").pack
         pack_scalars = self._pack_scalars
         tensor_at = self._tensor_at
         cpu0 = devices.cpu(0)
         code: list[Any] = []
-
         scalar_at = [p.index for p in checker.scalars]
-
-        def prepare(args: Sequence[Any]) -> list[Any]:
-            """Check the arguments in full, and keep what follows from their layouts."""
-            checker.device(args)
-            env = checker.bind(args)
-            if not code:
-                code.append(self.module.cpu_function(self.name))
-            implicit = tuple(int(env[n]) for n in checker.implicit)
-            fixed = b"" if scalars else pack_scalars(*implicit)
-            plan = [fixed, implicit, self._spans(args), _kept(b"", [_NEVER] * len(scalars))]
-            self._remember(args, plan)
-            return plan
 
         def run(args: Sequence[Any], plan: list[Any]) -> None:
             fixed, implicit, spans, last = plan
@@ -189,24 +187,34 @@ class Function:
 
         def slow(args: Sequence[Any]) -> None:
             converted, after = checker.convert(args)
-            run(converted, self._known(converted) or prepare(converted))
+            run(converted, self._known(converted) or self._prepared(converted, code))
             for step in after:
                 step()
 
-        if scalars:
+        return self._by_layouts(run, slow) if scalars else self._by_places(code, pack_pointers, pairs, slow)
 
-            def call(*args: Any) -> None:
-                if len(args) == n_args:
-                    try:
-                        plan = plans.get(self._key(args))
-                    except (AttributeError, TypeError):
-                        plan = None
-                    if plan is not None:
-                        run(args, plan)
-                        return
-                slow(args)
+    def _by_layouts(self, run: Callable[..., None], slow: Callable[..., None]) -> Callable[..., None]:
+        """The call of a function that takes numbers."""
+        plans, n_args = self.plans, len(self.checker.params)
 
-            return call
+        def call(*args: Any) -> None:
+            if len(args) == n_args:
+                try:
+                    plan = plans.get(self._key(args))
+                except (AttributeError, TypeError):
+                    plan = None
+                if plan is not None:
+                    run(args, plan)
+                    return
+            slow(args)
+
+        return call
+
+    def _by_places(
+        self, code: list[Any], pack_pointers: Callable[..., bytes], pairs: Any, slow: Callable[..., None]
+    ) -> Callable[..., None]:
+        """The call of a function that takes arrays alone."""
+        plans, cpu0 = self.plans, devices.cpu(0)
 
         def call_tensors(*args: Any) -> None:
             try:

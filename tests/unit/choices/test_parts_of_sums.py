@@ -38,6 +38,14 @@ def _sums(shape: tuple[int, ...], along: int) -> tuple[tec.te.Tensor, Any]:
     return x, next(s for s in spaces(outs, TARGET) if s.template == "gpu reduction")
 
 
+def test_sums_of_a_work_group_each_are_no_more_than_a_launch_has() -> None:
+    space = _sums((1 << 31, 300), 1)[1]
+    shared = {**space.default, "shared": True, "threads": 64, "parts": 1, "rows": 1}
+    assert not space.default["shared"] and "work-groups" in (space.why_not(shared) or "")
+    assert space.why_not({**shared, "rows": 8}) is None  # a wavefront each, some of a work-group
+    assert _sums(((1 << 31) - 1, 300), 1)[1].why_not(shared) is None
+
+
 @pytest.mark.parametrize("length", [7919 * 101, 504 * 197 * 165, 1 << 20])
 def test_a_few_long_sums_have_work_for_all_units(length: int) -> None:
     assert _sums((2, length), 1)[1].default["parts"] > 64
