@@ -111,13 +111,11 @@ class Space:
     """One template's choices for one group. Subclasses set `template`, fill `parameters`, and write `sketch` and `build`."""
 
     template: ClassVar[str]
-    measured_as: ClassVar[str] = ""  # the template whose rules and figures hold; empty: its own
     is_second = False  # legal, but another template's default is better
     makes_all_rows = False  # of a class of sizes its last one, however few rows there are
     # Measured figures rank its choices, so that none of them is a rival of its default.
     is_ranked = False
-    # Parameters that a template gained, each with the value that does what was done without it: what a record of before means. So does a user's choice that
-    # says one of `outline`, how tiles lie: the default's values are for its own tiles.
+    # Of templates whose tiles a user may state (`outline`): values of what such a choice leaves out, for the default's are for its own tiles.
     neutral: ClassVar[Mapping[str, Value]] = {}
     outline: ClassVar[frozenset[str]] = frozenset()
     # Values of parameters, the most demanding parameter first, that are legal wherever any other value is beside the same rest: what is not legal with them is left out whole
@@ -227,7 +225,7 @@ class Space:
 
     def ruled(self, **features: Any) -> Iterator[Mapping[str, Any]]:
         """What the rules of this template and machine prefer for a group of such features, in their order (`rules`)."""
-        return rules.preferred(self.measured_as or self.template, self.target, features)
+        return rules.preferred(self.template, self.target, features)
 
     def rule(self, name: str, otherwise: Any, **features: Any) -> Any:
         """What the first rule that says something of `name` prefers."""
@@ -236,11 +234,11 @@ class Space:
     @cached_property
     def figures(self) -> Figures:
         """What was measured for this template on the target's machine (`rules.figures`)."""
-        return figures.of(self.measured_as or self.template, self.target)
+        return figures.of(self.template, self.target)
 
     def bug(self, choice: Choice, **features: Any) -> str | None:
         """Which compiler's mistake a choice meets (`rules.bugs`); None for none."""
-        return bugs.why_not(self.measured_as or self.template, {**choice, **features})
+        return bugs.why_not(self.template, {**choice, **features})
 
     def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
         """The legal choices of some of the parameters' values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 from ..ir.dtype import dtype_info
@@ -17,7 +17,7 @@ from .parts.counts import computed, moved_bytes, work
 from .parts.lines import chooses, is_moved, is_picked, row_axes, rows_of
 from .parts.pointwise import begin_cpu, elementwise
 from .parts.threads import THREADS, bind_all, bind_rows
-from .space import Choice, Scheduled, Space, Value
+from .space import Choice, Scheduled, Space
 
 _MOST_IDLE = 1.5  # lanes of a row's wavefronts over its elements
 _MOST_REPEATED = 1.25  # rows that threads make over those that there are; a row's threads over its elements, where larger work-groups have more
@@ -63,7 +63,6 @@ class GpuStages(Space):
     """One kernel a stage: `threads` of a work-group, `vector` bytes of an elementwise result a thread; or, of one stage, an element of `rows` rows each (`bind_rows`)."""
 
     template: ClassVar[str] = "gpu stages"
-    neutral: ClassVar[Mapping[str, Value]] = {"rows": 0}
 
     def __init__(self, group: Group, target: Target):
         super().__init__(group, target)

@@ -4,7 +4,7 @@ neighbouring outputs; windows over (pixels, channels) in 16-byte pieces."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ...ir.dtype import dtype_info
@@ -16,7 +16,7 @@ from ..cost import near_gbps
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.counts import moved_bytes
 from ..parts.summed import along, in_a_row, most_read, run_between
-from ..space import Choice, Cost, Scheduled, Space, Value
+from ..space import Choice, Cost, Scheduled, Space
 from .sum_loops import a_thread_each, equal_parts, group_per_output, in_parts, neighbours, pixels, wide_sums
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
@@ -39,7 +39,6 @@ class GpuReduction(Space):
     rows: ClassVar[tuple[int, ...]]  # numbers of sums that a work-group may have
     # Whether the last of wide work-groups may make some of its neighbour's sums again.
     begins_earlier: ClassVar[bool] = False
-    neutral: ClassVar[Mapping[str, Value]] = {"rows": 1}
 
     def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
         super().__init__(group, target)

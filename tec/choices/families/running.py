@@ -21,7 +21,7 @@ from ..cost import Footprint, Kernel
 from ..footprint import SEGMENT_BYTES
 from ..parts import loops
 from ..parts.counts import lanes_for, moved_bytes
-from ..space import Choice, Value
+from ..space import Choice
 from .running_scan import AHEAD, Scan, pitch
 from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow
 
@@ -46,7 +46,6 @@ class Running(loops.LoopForm):
     memory, or 0."""
 
     template: ClassVar[str] = "running sum"
-    neutral: ClassVar[Mapping[str, Value]] = {"parts": 1, "tile": 0}
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {"chunk": ""}
     kind: ClassVar[str] = "running"
 

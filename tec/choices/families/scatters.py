@@ -12,7 +12,7 @@ whether an update was there, and values are written at once: models hardly ever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
 from ... import te
@@ -32,7 +32,7 @@ from ..footprint import SEGMENT_BYTES
 from ..parts import loops
 from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
-from ..space import Choice, Value
+from ..space import Choice
 from . import scatter_atomics, scatter_words
 
 _LOAD_BYTES = 16  # of a thread's widest load
@@ -61,8 +61,6 @@ class Scatter(loops.LoopForm):
 
     template: ClassVar[str] = "scatter"
     kind: ClassVar[str] = "scatter"
-
-    neutral: ClassVar[Mapping[str, Value]] = {"vectors": 0}
 
     def read_form(self) -> None:
         if self.target.is_gpu:

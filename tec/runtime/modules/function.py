@@ -156,15 +156,10 @@ class Function:
 
     def _make_cpu_call(self) -> Callable[..., None]:
         """The call: a closure over all it needs. The ABI is `int32 f(void** buffers, int64_t* scalars)`."""
-        checker = self.checker
-        pairs = self._pairs()
-        scalars = [(p.index, p) for p in checker.scalars]
-        pack_pointers = struct.Struct(f"={len(checker.tensors)}Q").pack
-        pack_scalars = self._pack_scalars
-        tensor_at = self._tensor_at
-        cpu0 = devices.cpu(0)
+        checker, pairs, tensor_at, cpu0 = self.checker, self._pairs(), self._tensor_at, devices.cpu(0)
+        scalars, scalar_at = [(p.index, p) for p in checker.scalars], [p.index for p in checker.scalars]
+        pack_pointers, pack_scalars = struct.Struct(f"={len(checker.tensors)}Q").pack, self._pack_scalars
         code: list[Any] = []
-        scalar_at = [p.index for p in checker.scalars]
 
         def run(args: Sequence[Any], plan: list[Any]) -> None:
             fixed, implicit, spans, last = plan
@@ -210,9 +205,7 @@ class Function:
 
         return call
 
-    def _by_places(
-        self, code: list[Any], pack_pointers: Callable[..., bytes], pairs: Any, slow: Callable[..., None]
-    ) -> Callable[..., None]:
+    def _by_places(self, code: list[Any], pack_pointers: Any, pairs: Any, slow: Any) -> Callable[..., None]:
         """The call of a function that takes arrays alone."""
         plans, cpu0 = self.plans, devices.cpu(0)
 

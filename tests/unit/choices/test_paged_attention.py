@@ -12,8 +12,8 @@ from tec.ops.registry import TensorType, get_op
 from tests import seeds
 from tests.thinned import thinned_rows
 
-FEW, MATRIX, VECTOR = (f"{n} attention, paged" for n in ("few rows", "matrix", "gpu"))
-DIRECT = "few rows attention by matrix units, paged"
+FEW, MATRIX, VECTOR = (f"{n} attention" for n in ("few rows", "matrix", "gpu"))
+DIRECT = "few rows attention by matrix units"
 ORDER = {"q_order": (0, 2, 1, 3), "out_order": (0, 2, 1, 3)}
 
 

@@ -108,14 +108,14 @@ ON_GPUS = [
     ("gfx942", "few rows attention", "float16", "int8", 1, 0, {"splits": 4}),
     ("gfx942", "few rows attention", "float32", "float8_e4m3", 1, 0, {}),
     ("gfx1100", "few rows attention", "float32", "bfloat16", 1, 0, {}),
-    ("gfx942", "few rows attention, paged", "float16", "int8", 1, 8, {}),
-    ("gfx1100", "few rows attention, paged", "float16", "float8_e4m3", 1, 32, {"splits": 2}),
+    ("gfx942", "few rows attention", "float16", "int8", 1, 8, {}),
+    ("gfx1100", "few rows attention", "float16", "float8_e4m3", 1, 32, {"splits": 2}),
     ("gfx942", "few rows attention by matrix units", "float16", "int8", 1, 0, {"splits": 2}),
-    ("gfx942", "few rows attention by matrix units, paged", "bfloat16", "float8_e4m3", 1, 32, {"keys": 64}),
+    ("gfx942", "few rows attention by matrix units", "bfloat16", "float8_e4m3", 1, 32, {"keys": 64}),
     ("gfx942", "matrix attention", "float16", "int8", 40, 0, {}),
-    ("gfx1100", "matrix attention, paged", "float16", "int8", 40, 16, {}),
+    ("gfx1100", "matrix attention", "float16", "int8", 40, 16, {}),
     ("gfx942", "gpu attention", "float32", "int8", 20, 0, {}),
-    ("gfx942", "gpu attention, paged", "float32", "float8_e4m3", 20, 16, {}),
+    ("gfx942", "gpu attention", "float32", "float8_e4m3", 20, 16, {}),
 ]
 
 

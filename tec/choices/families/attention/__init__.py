@@ -13,7 +13,7 @@ from ....ops.forms import Form
 from ....target import Target
 from ...group import Group, extent
 from ...parts import loops
-from . import paged, registers
+from . import registers
 from .cpu import CpuAttention
 from .few_rows import FewRowsAttention
 from .few_rows_matrix import FewRowsMatrixAttention
@@ -37,7 +37,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         if not target.is_gpu:
             yield CpuAttention(group, target, *found)
         elif all(isinstance(n, int) for n in _head_sizes(form)):
-            kinds = [kind for kind in paged.SPACES if kind.takes_codes or not is_packed(form.inputs)]
+            kinds = (FewRowsMatrixAttention, FewRowsAttention, MatrixAttention, GpuAttention)
             yield from (s for s in (kind(group, target, *found) for kind in kinds) if s.fits_at_all)
         return
     if not target.is_gpu:
@@ -47,7 +47,6 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield from (kind(group, target, *found) for kind in on_cpu)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
-        packed = is_packed(form.inputs)
         direct = FewRowsMatrixAttention(group, target, *found)
         if direct.fits_at_all:
             yield direct
@@ -55,8 +54,9 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         if few.fits_at_all:
             few.is_second = few.is_busy
             yield few
-        matrix = (WarpgroupAttention, PingPongAttention, MatrixAttention)
-        units = [u(group, target, *found) for u in matrix if u.takes_codes or not packed]
+        # Copies of Hopper's engine bring numbers, and no codes with their scales.
+        matrix = (*(() if is_packed(form.inputs) else (WarpgroupAttention, PingPongAttention)), MatrixAttention)
+        units = [u(group, target, *found) for u in matrix]
         for u in units:
             u.is_alone = not few.fits_at_all or few.is_busy
         # Few queries and many keys are divided over more work-groups by one of them alone.

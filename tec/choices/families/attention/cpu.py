@@ -37,7 +37,6 @@ class CpuAttention(AttentionSpace):
     """A tile of `queries` over vector lanes and a block of keys at a time; heads and tiles over threads."""
 
     template: ClassVar[str] = "cpu attention"
-    takes_codes: ClassVar[bool] = True
 
     def read_form(self) -> None:
         super().read_form()

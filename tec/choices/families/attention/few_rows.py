@@ -3,7 +3,8 @@
 The queries of the heads that share keys are in registers. Some lanes share a key: each has 16 bytes of it, of the same places of the queries, and of the sums. So a wavefront
 walks over several streams of keys at once, each with a maximum and sums of its own, and loads nothing into shared memory. At the end streams meet by shuffles, wavefronts in
 shared memory, and work-groups that share keys in a second kernel (`grid`). Lanes that share a key are a power of two: of a head of 80 elements ten of sixteen have
-a piece, and the others add nothing.
+a piece, and the others add nothing. Where keys lie in blocks of a pool, found through a table (Kwon and others, arXiv 2309.06180), the table is asked for a step's keys while those
+of the step before are on their way, so that no load waits for two.
 
     waves     of a work-group
     ahead     keys of a stream whose loads are under way at once
@@ -40,7 +41,6 @@ class FewRowsAttention(SplitAttention):
     """See the module."""
 
     template: ClassVar[str] = "few rows attention"
-    takes_codes: ClassVar[bool] = True
     waits: ClassVar[int] = 2  # for memory, of a block
 
     def read_form(self) -> None:
@@ -114,11 +114,8 @@ class FewRowsAttention(SplitAttention):
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
-        grid.launch(lambda of, first, tx, ty: self.streams_of(kernel, self, choice, of, tx, ty))
-
-    def streams_of(self, *args: Any) -> Streams:
-        """The loops of a work-group."""
-        return Streams(*args)
+        streams = PagedStreams if kernel.places else Streams
+        grid.launch(lambda of, first, tx, ty: streams(kernel, self, choice, of, tx, ty))
 
 
 def _typical_batch(form: Form) -> int:
@@ -344,3 +341,31 @@ class Streams:
         for i in range(piece):
             x = self.o[r * piece + i]
             self.o[r * piece + i] = x * mine + theirs(x) * its
+
+
+class PagedStreams(Streams):
+    """Streams of keys whose blocks are looked up a step ahead."""
+
+    def _number(self, base: Any, u: int) -> Any:
+        """The block of key `u` of a step of this lane, no further than that of the last key that is seen. Where a block is a whole number of streams' steps,
+        all lanes have the same one, which AMD's scalar unit reads."""
+        places = self.k.places
+        key = base + u * self.streams
+        if places % self.streams:
+            key = key + self.stream
+        return te.min(te.indexdiv(key, places), te.indexdiv(self.last, places))
+
+    def _enter(self, base: Any) -> None:
+        self.ahead_entries = self._local("int32", self.ahead, "entries")
+        for u in range(self.ahead):
+            self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base, u))
+
+    def _bring(self, base: Any, there: list[Any], block: int) -> None:
+        ib, places = self.ib, self.k.places
+        own = [ib.let("entry", self.ahead_entries[u]) for u in range(self.ahead)]
+        at = [ib.let("at", te.indexmod(key, places)) for key in there]
+        for operand, to in (("k", self.keys), ("v", self.values)):
+            for u in range(self.ahead):
+                self._put(operand, to, u, (own[u], self.of.key_head, at[u]))
+        for u in range(self.ahead):
+            self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base + block, u))

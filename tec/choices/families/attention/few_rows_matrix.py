@@ -227,12 +227,42 @@ class DirectWave(Wave):
         meet(self.k, out, self.waves, rows, (self.wave, self.lane), f.instr.wave, leave)
 
 
+class PagedDirect(DirectWave):
+    """Blocks of a wavefront are looked up a step ahead: one entry of the table serves a wavefront's block where blocks of the pool are a whole number of them."""
+
+    @property
+    def _is_whole(self) -> bool:
+        return bool(self.k.places % self.keys == 0)
+
+    def _block_of(self, key: Any) -> Any:
+        """The entry of a key's block, no further than that of the last key that is seen."""
+        places = self.k.places
+        return self.k.entry(self.of.b, te.min(te.indexdiv(key, places), te.indexdiv(self.last, places)))
+
+    def _enter(self, key: Any, apart: int) -> None:
+        if not self._is_whole:
+            return
+        # Entries of the block whose loads come next, and of the one behind it.
+        self.entries = self.ib.allocate("int32", (2,), "entries", scope="local")
+        self.entries[0] = self._block_of(key)
+        self.entries[1] = self._block_of(key + apart)
+
+    def _go_on(self, after: Any, apart: int) -> None:
+        if self._is_whole:
+            self.entries[0] = self.entries[1]
+            self.entries[1] = self._block_of(after + apart)
+
+    def _row_of(self, operand: str, key: Index) -> tuple[Any, ...]:
+        place = self._place(key)
+        own = self.entries[0] if self._is_whole else self._block_of(place)
+        return own, self.of.key_head, te.indexmod(place, self.k.places)
+
+
 class FewRowsMatrixAttention(FewRowsAttention):
     """See the module."""
 
     template: ClassVar[str] = "few rows attention by matrix units"
     waits: ClassVar[int] = 1
-    wave_loops: ClassVar[type[DirectWave]] = DirectWave
 
     def read_form(self) -> None:
         super().read_form()
@@ -305,4 +335,5 @@ class FewRowsMatrixAttention(FewRowsAttention):
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
         f = self.unit
         assert f is not None
-        grid.launch(lambda of, first, tx, ty: self.wave_loops(kernel, f, choice, of, tx, ty, self.rows[0]))
+        wave = PagedDirect if kernel.places else DirectWave
+        grid.launch(lambda of, first, tx, ty: wave(kernel, f, choice, of, tx, ty, self.rows[0]))

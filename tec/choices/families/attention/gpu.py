@@ -28,7 +28,7 @@ from ....target import Target, latency_ns, level_gbps
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...parts import loops, needs
-from ...space import Choice, Cost, Value
+from ...space import Choice, Cost
 from .grid import Grid, Results, Rows
 from .kernel import Kernel, SplitAttention
 from .softmax import RunningSoftmax
@@ -45,9 +45,7 @@ class GpuAttention(SplitAttention):
     """A tile of `queries` by a block of `keys` a work-group, in shared memory by `parts`; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "gpu attention"
-    takes_codes: ClassVar[bool] = True
     open_queries: ClassVar[int] = 64
-    neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
 
     def read_form(self) -> None:
         super().read_form()

@@ -221,7 +221,6 @@ class AttentionSpace(loops.LoopForm):
     kind: ClassVar[str] = "attention"
     open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
     is_alone: bool = False  # whether no template is made for as few queries
-    takes_codes: ClassVar[bool] = False  # whether keys and values may be of fewer bits than queries (`is_packed`)
 
     def read_form(self) -> None:
         self.dtype, self.g = self.form.inputs[0].dtype, Kernel.sizes_of(self.form)

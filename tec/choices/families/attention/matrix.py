@@ -63,8 +63,6 @@ class MatrixAttention(SplitAttention):
     """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "matrix attention"
-    takes_codes: ClassVar[bool] = True
-    wave_loops: ClassVar[type[Wave]] = Wave
 
     def read_form(self) -> None:
         super().read_form()
@@ -250,4 +248,4 @@ class MatrixAttention(SplitAttention):
             columns=columns,
             dies=self.target.machine.dies,
         )
-        grid.launch(lambda of, first, tx, ty: self.wave_loops(kernel, f, choice, of, first, tx, ty))
+        grid.launch(lambda of, first, tx, ty: Wave(kernel, f, choice, of, first, tx, ty))

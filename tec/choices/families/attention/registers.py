@@ -64,7 +64,6 @@ class TileAttention(CpuAttention):
     """See the module: a tile of `queries` by blocks of `keys`."""
 
     template: ClassVar[str] = "cpu tile attention"
-    takes_codes: ClassVar[bool] = False
 
     def read_form(self) -> None:
         super().read_form()

@@ -203,7 +203,9 @@ class Wave:
     # ---- a block of keys
 
     def _blocks(self, key: Index) -> None:
-        """Keys and values of a block in shared memory."""
+        """Keys and values of a block in shared memory. Where they are of one block of a pool, one entry of its table serves all rows."""
+        if self.k.places % self.keys == 0:
+            self.k.enter(self.of.b, key)
         ib, f = self.ib, self.f
         step_k, step_v, rows_v = strides(f, self.g, self.dtype, self.keys)
         self.step_k, self.step_v = step_k, step_v

@@ -8,7 +8,7 @@ a register tile a thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from ....ir.dtype import dtype_info
@@ -24,7 +24,7 @@ from ...parts import sums
 from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.warpgroups import ROWS
-from ...space import Choice, Scheduled, Space, Value
+from ...space import Choice, Scheduled, Space
 from .. import priced_reductions
 from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
@@ -143,7 +143,6 @@ class RegisterTiles(Space):
     """A CPU's product: `rows` by `columns` of C in vector registers, `unroll` steps of k at a time, over threads or not."""
 
     template: ClassVar[str] = "cpu product"
-    neutral: ClassVar[Mapping[str, Value]] = {"panels": 0, "parts": 1}
 
     gathered: bool = False  # whether the second operand's rows are windows of an image
 

@@ -13,7 +13,7 @@ block, and the four lanes of a row have four; rows 2 q and 2 q + 1 of x are zero
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
@@ -26,7 +26,7 @@ from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...group import Group
 from ...parts import loops
-from ...space import Choice, Value
+from ...space import Choice
 from .few_rows import FewRows
 from .few_rows_codes import WORDS
 from .few_rows_matrix import SHARED_BYTES, SIDE, UNIT
@@ -78,7 +78,6 @@ class ByteRows(PackedRows):
 
     template: ClassVar[str] = "few packed rows by bytes"
     stage = "few_rows_bytes"
-    neutral: ClassVar[Mapping[str, Value]] = {}
 
     def __init__(self, group: Group, target: Target, *rest: Any):
         super().__init__(group, target, *rest)

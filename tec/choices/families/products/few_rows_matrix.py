@@ -11,7 +11,7 @@ with a norm's scale, is brought to shared memory once for all wavefronts, where 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
@@ -28,7 +28,7 @@ from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...rules import figures
-from ...space import Choice, Value
+from ...space import Choice
 from . import few_rows
 from .few_rows import FewRows, RowLoops
 from .few_rows_codes import in_pairs, is_served, piece_of_codes
@@ -112,7 +112,6 @@ class FewRowsMatrix(FewRows):
 
     template: ClassVar[str] = "few rows by matrix units"
     stage = "few_rows_matrix"
-    neutral: ClassVar[Mapping[str, Value]] = {"prefetch": False}
     can_prefetch: ClassVar[bool] = True
 
     def __init__(

@@ -10,7 +10,7 @@ With `turns` a work-group has several groups of columns one after the other: x i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
@@ -23,7 +23,7 @@ from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...rules import figures
-from ...space import Choice, Value
+from ...space import Choice
 from .few_rows import FewRows
 from .few_rows_codes import WORDS, in_pairs
 from .few_rows_matrix import (
@@ -65,7 +65,6 @@ class PackedRows(FewRowsMatrix):
     template: ClassVar[str] = "few packed rows"
     stage = "few_packed_rows"
     can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
-    neutral: ClassVar[Mapping[str, Value]] = {"turns": 1}
 
     def __init__(self, group: Group, target: Target, *rest: Any):
         super().__init__(group, target, *rest)

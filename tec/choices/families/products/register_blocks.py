@@ -42,7 +42,6 @@ class RegisterBlocks(Space):
     """`rows` by `columns` a work-group, `block` of them a thread, `step` words of the sum at a time, the sum in `split_k` parts."""
 
     template: ClassVar[str] = "blocked product"
-    neutral: ClassVar[Mapping[str, Value]] = {"stages": 1}
     easiest: ClassVar[Mapping[str, Value]] = {"split_k": 1}
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {"parts": "split_k"}
 
