@@ -73,7 +73,7 @@ def cumulate(c: Call) -> Value:
 
 @onnx_op("TopK")
 def topk(c: Call) -> Outputs:
-    k = c.attr("k") if c.opset < 10 else int(np.asarray(c.array(1)).reshape(-1)[0])
+    k = c.attr("k") if c.opset < 10 else c.ints(1)[0]
     x = c[0]
     return Outputs(c.ops("topk", x, k=k, axis=axis_of(c.attr("axis", -1), x.ndim), largest=bool(c.attr("largest", 1))))
 

@@ -40,6 +40,8 @@ from .families.gathers import Gather
 from .families.interleavings import Interleaving
 from .families.line_scan import LineScan
 from .families.linear_recurrence import LinearRecurrence
+from .families.open_scatters import OpenScatter
+from .families.open_sorts import OpenLargest
 from .families.plain_windows import PlainWindows
 from .families.products import few_rows, few_rows_bytes, few_rows_matrix, few_rows_packed, row_folds
 from .families.products.few_columns import FewColumns
@@ -71,9 +73,11 @@ FAMILIES: tuple[Any, ...] = (
     Running,
     LineScan,
     Largest,
+    OpenLargest,
     SoftmaxRows,
     WrittenRows,
     Scatter,
+    OpenScatter,
     Relayout,
     CpuExperts,
     CpuRound,

@@ -230,8 +230,9 @@ class Fuse:
         # A fused loop that runs too far makes the outer value too large; the inner one is a remainder.
         far = over.get(self.fused, False)
         over[self.inner] = False
-        if far and not isinstance(ranges[self.inner].extent, IntImm):
-            # `fused < m*n` is one comparison; `fused // n < m` would keep its division by what no one knows.
+        narrows = self.fused.var.dtype != self.outer.var.dtype
+        if far and (narrows or not isinstance(ranges[self.inner].extent, IntImm)):
+            # `fused < m*n` is one comparison; `fused // n < m` would keep its division by what no one knows, or the number of a step in fewer bits.
             over[self.outer] = False
             return (self.fused,)
         over[self.outer] = far

@@ -113,12 +113,14 @@ class Stage(StageState):
         """
         return self.sch.apply(Tile(self, x_parent, y_parent, x_factor, y_factor))
 
-    def fuse(self, *axes: IterVar | Sequence[IterVar]) -> IterVar:
+    def fuse(self, *axes: IterVar | Sequence[IterVar], wide: bool = False) -> IterVar:
         """Make one loop of adjacent loops, given outermost first. Without axes: a loop of one iteration, to attach stages to.
 
             for i in 4:
                 for j in 8:        ->    for i_j_fused in 32:
                     ...                      ...
+
+        `wide` counts the loop in int64; without it open sizes must not take more steps together than int32 counts.
 
         Returns the new loop. Raises ScheduleError if the loops are not adjacent, or if a data loop would be fused with a
         reduction loop.
@@ -131,7 +133,7 @@ class Stage(StageState):
         C: compute, output
             for i_j_fused in 24
         """
-        return self.sch.apply(Fuse(self, flatten(*axes)))
+        return self.sch.apply(Fuse(self, flatten(*axes), wide))
 
     def reorder(self, *order: IterVar | Sequence[IterVar]) -> None:
         """Put the given loops in this order, at the positions that they occupy together. Other loops stay.

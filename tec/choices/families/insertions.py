@@ -6,7 +6,6 @@ stays in order: nothing is sorted in the end. Runs of a long line in which no el
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ... import te
@@ -17,11 +16,10 @@ from ...target import Target
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
-from .top_k import TopK
+from .top_k import TopK, offered
 
 MOST = 16  # elements of a list: two vectors of an AVX2 core
 _TYPES = ("float32", "float64", "int32", "int64", "uint32")
-Offered = Callable[[IRBuilder, Any, loops.Lines, Any, range, Any, bool, Callable[[Any], None]], None]
 
 
 def can(target: Target, dtype: str, k: int) -> bool:
@@ -29,7 +27,7 @@ def can(target: Target, dtype: str, k: int) -> bool:
     return not target.is_gpu and 0 < k <= MOST and dtype in _TYPES
 
 
-def inserted(of: TopK, offered: Offered, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
+def inserted(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
     """A line a task."""
     lines, k = of.lines, of.k
     with loops.each(ib, of.target, lines.count, "line") as line:
@@ -42,8 +40,8 @@ def inserted(of: TopK, offered: Offered, ib: IRBuilder, src: BufferVar, values: 
             with ib.if_scope(found.before(v, found.values[k - 1])):
                 found.put(v, j, is_full=True)
 
-        if k < lines.n:
-            offered(ib, src, lines, line, range(k, lines.n), found.values[k - 1], of.largest, offer)
+        if not isinstance(lines.n, int) or k < lines.n:
+            offered(ib, src, lines, line, (k, lines.n), found.values[k - 1], of.largest, offer)
         for p in range(k):
             values[of.kept.at(line, p)] = found.values[p]
             index[of.kept.at(line, p)] = found.places[p].astype("int64")

@@ -126,7 +126,7 @@ class Running(loops.LoopForm):
 
     @property
     def _is_whole(self) -> bool:
-        return self.lines.n * dtype_info(self.form.inputs[0].dtype).bytes % _VECTOR_BYTES == 0
+        return bool(self.lines.n * dtype_info(self.form.inputs[0].dtype).bytes % _VECTOR_BYTES == 0)
 
     def _of_tiles(self, lines: int) -> Footprint:
         """Elements in and out by neighbours, some at a time, and a chain in shared memory between."""

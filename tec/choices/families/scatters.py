@@ -149,6 +149,21 @@ class Scatter(loops.LoopForm):
         return Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)
 
 
+def combined(reduction: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    """What an update makes of an element."""
+    wide = {"bool": "int32"}.get(dtype, dtype)
+    a, b = a.astype(wide), b.astype(wide)
+    both: dict[str, Callable[[], Expr]] = {
+        "none": lambda: b,
+        "add": lambda: a + b,
+        "mul": lambda: a * b,
+        "max": lambda: te.maximum(a, b),
+        "min": lambda: te.minimum(a, b),
+    }
+    made: Expr = both[reduction]().astype(dtype)
+    return made
+
+
 @dataclass(frozen=True)
 class Updates:
     """`count` updates, each a block of shape `rest`, to the places of shape `places`.
@@ -171,19 +186,6 @@ class Updates:
     def total(self) -> int:
         return math.prod(self.places)
 
-    def _combined(self, a: Expr, b: Expr, dtype: str) -> Expr:
-        wide = {"bool": "int32"}.get(dtype, dtype)
-        a, b = a.astype(wide), b.astype(wide)
-        both: dict[str, Callable[[], Expr]] = {
-            "none": lambda: b,
-            "add": lambda: a + b,
-            "mul": lambda: a * b,
-            "max": lambda: te.maximum(a, b),
-            "min": lambda: te.minimum(a, b),
-        }
-        made: Expr = both[self.reduction]().astype(dtype)
-        return made
-
     def in_turn(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were, then one update after another."""
         with loops.each(ib, self.target, self.total, "p") as slot, ib.for_range(0, self.block, "b") as b:
@@ -193,7 +195,7 @@ class Updates:
             inside, place, here = self.one(at, e)
             with ib.if_scope(inside), ib.for_range(0, self.block, "b") as b:
                 r = split_index(b, self.rest)
-                dst[(*place, *r)] = self._combined(dst[(*place, *r)], new[(*here, *r)], dst.dtype)
+                dst[(*place, *r)] = combined(self.reduction, dst[(*place, *r)], new[(*here, *r)], dst.dtype)
 
     def by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were; each place's last update, or the list of its updates, in `head` and `following`; then what each last update makes of its place."""
@@ -251,7 +253,7 @@ class Updates:
                     _, _, source = self.one(at, update[0])
                     loops.put_vector(ib, more, 0, self.values(new, (*source, *r), width))
                     for k in range(width):
-                        value[k] = self._combined(value[k], more[k], dst.dtype)
+                        value[k] = combined(self.reduction, value[k], more[k], dst.dtype)
                     update[0] = following[update[0]]
                 self.put(ib, dst, here, width, loops.vector(value, 0, width))
 
@@ -369,7 +371,7 @@ class Updates:
                 more = ib.allocate(dtype, (one,), "more", scope="local")
                 self.keep(ib, more, 0, one, value)
                 for j in range(first + n, first + n + one):
-                    kept[j] = self._combined(kept[j], more[j - first - n], dtype)
+                    kept[j] = combined(self.reduction, kept[j], more[j - first - n], dtype)
                 update[0] = following[update[0]]
 
     @staticmethod

@@ -28,7 +28,7 @@ _PAD = 4  # a word more behind every 16: threads that each have 16 neighbours re
 
 def size_of(of: TopK) -> int:
     """Words of a line."""
-    return 1 << (of.lines.n - 1).bit_length()
+    return 1 << (int(of.lines.n) - 1).bit_length()
 
 
 def word_bytes(of: TopK) -> int:

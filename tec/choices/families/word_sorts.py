@@ -48,29 +48,38 @@ def steps(n: int, k: int) -> float:
 
 def sorted_words(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
     """A line a task."""
+    n, size = of.lines.n, words_of(of.lines.n if isinstance(of.lines.n, int) else MOST_WORDS, of.k)
     with loops.each(ib, of.target, of.lines.count, "line") as line:
-        _Line(of, ib, src, line).best(values, index)
+        words = ib.allocate("int64", (size + _RUN,), "words", scope="local")
+        made = Line(of, ib, src, line, words, size)
+        first = min(n, size) if isinstance(n, int) else ib.let("first", te.min(n, size))
+        made.first(first)
+        if not isinstance(n, int):
+            with ib.if_scope(n > size):
+                made.rest(size)
+        elif n > size:
+            made.rest(size)
+        made.put(values, index)
 
 
-class _Line:
-    """The statements for one line."""
+class Line:
+    """The statements for one line of which `size` words, a power of two, are sorted at once."""
 
-    def __init__(self, of: TopK, ib: IRBuilder, src: BufferVar, line: Index):
+    def __init__(self, of: TopK, ib: IRBuilder, src: BufferVar, line: Index, words: BufferVar, size: Index):
         self.ib, self.src, self.lines, self.kept, self.line = ib, src, of.lines, of.kept, line
-        self.k, self.largest = of.k, of.largest
-        self.size = words_of(of.lines.n, of.k)
-        self.lanes = max(2, min(of.target.vector_bytes // 8, self.size // 2))
-        self.words = ib.allocate("int64", (self.size + _RUN,), "words", scope="local")
+        self.k, self.largest, self.words, self.size = of.k, of.largest, words, size
+        lanes = of.target.vector_bytes // 8
+        self.lanes = max(2, min(lanes, size // 2)) if isinstance(size, int) else lanes
 
-    def best(self, values: BufferVar, index: BufferVar) -> None:
-        """Values and places of the first k words, once the line has gone by."""
-        ib, n = self.ib, self.lines.n
-        first = min(n, self.size)
-        self._fill(first)
-        self._pad(te.const(first, "int32"))
+    def first(self, count: Index) -> None:
+        """The words of the first elements in order."""
+        self.fill(count)
+        self._pad(te.const(count, "int32") if isinstance(count, int) else count)
         self._sort()
-        if n > first:
-            self._rest(first)
+
+    def put(self, values: BufferVar, index: BufferVar) -> None:
+        """Values and places of the first k words."""
+        ib = self.ib
         with ib.for_range(0, self.k, "p") as p:
             at = ib.let("at", self._place(self.words[p]))
             values[self.kept.at(self.line, p)] = self.src[self.lines.at(self.line, at)]
@@ -108,15 +117,17 @@ class _Line:
     def _word_at(self, j: Index) -> Expr:
         return self._word(self.ib.let("v", self.src[self.lines.at(self.line, j)]), j, 1)
 
-    def _fill(self, count: int) -> None:
+    def fill(self, count: Index) -> None:
         """The words of the first elements."""
         ib, lanes = self.ib, self.lanes
-        whole = count // lanes if self.lines.inner == 1 else 0
-        if whole:
+        is_line = isinstance(self.lines.inner, int) and self.lines.inner == 1
+        is_known = isinstance(count, int)
+        whole = 0 if not is_line else count // lanes if is_known else te.indexdiv(count, lanes)
+        if not is_known or whole:
             with ib.for_range(0, whole, "c") as c:
                 v = ib.let("v", self.src.buffer.vload(self.lines.at(self.line, c * lanes), f"{self.src.dtype}x{lanes}"))
                 loops.put_vector(ib, self.words, c * lanes, self._word(v, loops.neighbours(c * lanes, lanes), lanes))  # fmt: skip
-        if whole * lanes < count:
+        if not is_known or whole * lanes < count:
             with ib.for_range(whole * lanes, count, "j") as j:
                 self.words[j] = self._word_at(j)
 
@@ -126,7 +137,7 @@ class _Line:
 
     # ---- what comes behind the first sort
 
-    def _rest(self, first: int) -> None:
+    def rest(self, first: int) -> None:
         """The line's other elements, from `first` on: words that come before the last of the k stand behind them, and are sorted in when there is no room
         for a run more."""
         ib, n = self.ib, self.lines.n
@@ -147,7 +158,8 @@ class _Line:
             self.words[filled[0]] = word
             filled[0] = filled[0] + (word > last[0]).astype("int32")
 
-        runs = (n - first) // _RUN
+        is_known = isinstance(n, int)
+        runs = (n - first) // _RUN if is_known else ib.let("runs", te.indexdiv(n - first, _RUN))
         with ib.for_range(0, runs, "run") as run:
             begin = first + run * _RUN
             with ib.if_scope(self._some(begin, bound[0])):
@@ -155,7 +167,7 @@ class _Line:
                     offer(begin + r)
                 with ib.if_scope(filled[0] > self.size - _RUN):
                     again()
-        if first + runs * _RUN < n:
+        if not is_known or first + runs * _RUN < n:
             with ib.for_range(first + runs * _RUN, n, "j") as j:
                 offer(j)
         with ib.if_scope(filled[0] > self.k):
@@ -177,18 +189,20 @@ class _Line:
     def _sort(self) -> None:
         """All words, the greatest first. Each vector alone; then runs of 2, 4, ... vectors: the second half is met backwards, so that all steps go the same way."""
         ib, lanes = self.ib, self.lanes
-        vectors = self.size // lanes
+        is_known = isinstance(self.size, int)
+        vectors: Any = self.size // lanes if is_known else ib.let("vectors", te.indexdiv(self.size, lanes))
         with ib.for_range(0, vectors, "c") as c:
             v = ib.let("v", loops.vector(self.words, c * lanes, lanes))
             for bit in loops.doublings(lanes):
                 v = self._within(v, 2 * bit - 1, bit)
                 v = self._halves(v, bit // 2)
             loops.put_vector(ib, self.words, c * lanes, v)
-        deep = vectors.bit_length() - 1  # of runs, in vectors
+        deep = vectors.bit_length() - 1 if is_known else self._doublings(vectors)  # of runs, in vectors
+        pairs = vectors // 2 if is_known else te.indexdiv(vectors, 2)
         with ib.for_range(0, deep, "s") as s, ib.for_range(0, s + 1, "t") as t:
             # Vectors that two of a pair are apart, or of half a run.
             half = ib.let("half", te.const(1, "int32") << (s - t))
-            with ib.for_range(0, vectors // 2, "p") as p:
+            with ib.for_range(0, pairs, "p") as p:
                 low = ib.let("low", te.bitwise_and(p, half - 1))
                 run = ib.let("run", (p - low) * 2)
                 with ib.if_scope(t == 0):
@@ -198,6 +212,14 @@ class _Line:
             with ib.if_scope(t == s), ib.for_range(0, vectors, "c") as c:
                 v = ib.let("v", loops.vector(self.words, c * lanes, lanes))
                 loops.put_vector(ib, self.words, c * lanes, self._halves(v, lanes // 2))
+
+    def _doublings(self, vectors: Any) -> Any:
+        """Of an open power of two its exponent."""
+        ib = self.ib
+        deep = loops.scalar(ib, "int32", "deep", te.const(0, "int32"))
+        with ib.while_loop((vectors >> deep[0]) > 1):
+            deep[0] = deep[0] + 1
+        return ib.let("deep", deep[0])
 
     def _meet(self, first: Index, second: Index, is_backwards: bool) -> None:
         """Two vectors: to the first the greater of each two words, to the second the others."""

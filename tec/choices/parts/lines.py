@@ -11,7 +11,7 @@ from ...ir.arith import Analyzer
 from ...ir.build import is_const
 from ...ir.visit import children, free_vars, walk_exprs
 from ...te import ComputeOp, Operation
-from ..group import const_shape, is_used, reads_of, size_of
+from ..group import const_shape, is_used, reads_of, shape_key, size_of
 
 _MOST_OF_AXIS = 8  # copies along an axis, whose lines a core has at hand
 
@@ -56,9 +56,7 @@ def is_flat(op: ComputeOp) -> bool:
         axes = [a.var for a in t.axis]
         if not any(v in axes for i in e.indices for v in free_vars(i)):
             return True
-        if [str(d) for d in e.tensor.shape] == [str(d) for d in t.output(0).shape] and all(
-            i is v for i, v in zip(e.indices, axes)
-        ):
+        if shape_key(e.tensor) == shape_key(t.output(0)) and all(i is v for i, v in zip(e.indices, axes)):
             return True
         if size_of(e.tensor.shape) is None or size_of(t.output(0).shape) != size_of(e.tensor.shape):
             return False
@@ -134,7 +132,7 @@ def row_axes(op: ComputeOp) -> int:
     """How many of a stage's last axes are one line of memory in all that it reads, as they are in its result: 1 at least. What is computed of such an axis beside places
     in what is read (a condition, an index) keeps it apart."""
     # Axes of one element are nothing to step over.
-    places = [k for k, n in enumerate(const_shape(op.output(0))) if n != 1]
+    places = [k for k, n in enumerate(shape_key(op.output(0))) if n != 1]
     count = line(op)
     return len(op.axis) - places[-count] if 0 < count < len(places) else len(op.axis) if count else 1
 
@@ -160,25 +158,25 @@ def is_picked(op: ComputeOp) -> bool:
 
 def line(op: ComputeOp) -> int:
     """`row_axes` of those that are more than one element, 0 where the last stands alone."""
-    axes = [(a.var, n) for a, n in zip(op.axis, const_shape(op.output(0))) if n != 1]
+    axes = [(a.var, n) for a, n in zip(op.axis, shape_key(op.output(0))) if n != 1]
     return min((_line_of(b, axes) for b in op.body), default=0)
 
 
-def _line_of(e: Expr, axes: list[tuple[Any, int | None]]) -> int:
-    """The same of one expression, of axes with their extents."""
+def _line_of(e: Expr, axes: list[tuple[Any, Any]]) -> int:
+    """The same of one expression, of axes with their extents, or those of open ones as text."""
     if not isinstance(e, TensorRead):
         below = children(e)
         if below:
             return min(_line_of(c, axes) for c in below)
         return next((k for k, (axis, _) in enumerate(reversed(axes)) if e is axis), len(axes))
-    read = [(i, n) for i, n in zip(e.indices, const_shape(e.tensor)) if n != 1]
+    read = [(i, n) for i, n in zip(e.indices, shape_key(e.tensor)) if n != 1]
     used = [free_vars(i) for i, _ in read]
     count = unused = 0
     for k, (axis, size) in enumerate(reversed(axes), 1):
         if k > len(read) or read[-k][0] is not axis or sum(axis in u for u in used) > 1:
             break
         count = k
-        if read[-k][1] != size or size is None:
+        if read[-k][1] != size:
             break
     while unused < len(axes) and not any(axes[-1 - unused][0] in u for u in used):
         unused += 1  # axes that the read has nothing to do with

@@ -1,7 +1,8 @@
 """Forms written as loops: what a te compute, one expression an element, would do with quadratic work.
 
 The helpers here make `te.extern` bodies that serve every target: `each` is a parallel loop on a CPU and a grid of threads on a
-GPU, where a body may hold several such grids, one kernel each. They take sizes that are numbers; symbolic ones get the te definition.
+GPU, where a body may hold several such grids, one kernel each. Most take sizes that are numbers, and the te definition what is open; `index_of` is for those on a
+CPU that take both.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from ... import te
 from ...ir import build
 from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
-from ...ir.expr import BufferLoad, Expr, Ramp
+from ...ir.expr import BufferLoad, Expr, IntImm, Ramp
 from ...ir.stmt import BufferStore
+from ...ops.dims import Dim
 from ...ops.forms import Form
 from ...target import Target
 from ...te import Tensor
@@ -53,15 +55,31 @@ def lines_fit(form: Form) -> bool:
 
 def _shapes(form: Form) -> list[list[int]] | None:
     """Of the tensors of a form; None where sizes are open, or there is nothing to do."""
+    shapes = _known(form)
+    return shapes if shapes is not None and all(map(all, shapes)) else None
+
+
+def _known(form: Form) -> list[list[int]] | None:
     shapes = [*map(const_shape, form.inputs), *map(const_shape, form.outputs)]
-    return [[n or 0 for n in shape] for shape in shapes] if all(map(all, shapes)) else None
+    return None if any(None in shape for shape in shapes) else [[n or 0 for n in shape] for shape in shapes]
+
+
+def index_of(sizes: Iterable[Any]) -> tuple[Any, ...]:
+    """Sizes as loops count by them: numbers, and expressions of open ones."""
+    found = [d.asexpr("int32") if isinstance(d, Dim) else d for d in sizes]
+    return tuple(d.value if isinstance(d, IntImm) else d for d in found)
+
+
+def is_open(form: Form) -> bool:
+    """Whether a size of a form's tensors is open."""
+    return _known(form) is None
 
 
 @contextmanager
-def each(ib: IRBuilder, target: Target, count: int, name: str = "e") -> Iterator[Any]:
-    """A block that runs for each number below `count`, in any order: one kernel on a GPU."""
-    if not target.is_gpu:
-        kind = "parallel" if count >= 2 else "serial"
+def each(ib: IRBuilder, target: Target, count: Index, name: str = "e") -> Iterator[Any]:
+    """A block that runs for each number below `count`, in any order: one kernel on a GPU, of a known number."""
+    if not target.is_gpu or not isinstance(count, int):
+        kind = "serial" if isinstance(count, int) and count < 2 else "parallel"
         with ib.for_range(0, count, name, kind=kind) as i:
             yield i
         return
@@ -101,17 +119,20 @@ def dealt(ib: IRBuilder, count: int, threads: int, thread: Sequence[Any], body: 
 
 
 class Lines:
-    """A tensor's lines along one axis: line number, place along it -> index."""
+    """A tensor's lines along one axis: line number, place along it -> index. Sizes are numbers, or expressions of open ones (`index_of`)."""
 
-    def __init__(self, shape: Sequence[int], axis: int):
-        self.before, self.n, self.after = tuple(shape[:axis]), int(shape[axis]), tuple(shape[axis + 1 :])
+    def __init__(self, shape: Sequence[Any], axis: int):
+        self.before, self.n, self.after = tuple(shape[:axis]), shape[axis], tuple(shape[axis + 1 :])
+        self.outer: Any
+        self.inner: Any
         self.outer, self.inner = math.prod(self.before), math.prod(self.after)
         self.count = self.outer * self.inner
 
     def at(self, line: Index, k: Index) -> tuple[Any, ...]:
-        o, i = (line, 0) if self.inner == 1 else (te.indexdiv(line, self.inner), te.indexmod(line, self.inner))
-        if self.outer == 1:
-            o, i = 0, (line if self.inner > 1 else 0)
+        is_one, has_one = (isinstance(n, int) and n == 1 for n in (self.inner, self.outer))
+        o, i = (line, 0) if is_one else (te.indexdiv(line, self.inner), te.indexmod(line, self.inner))
+        if has_one:
+            o, i = 0, (0 if is_one else line)
         return (*split_index(o, self.before), k, *split_index(i, self.after))
 
 

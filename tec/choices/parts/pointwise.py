@@ -63,12 +63,16 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         if count > 1:
             axes = [*axes[:-count], stage.fuse(*axes[-count:])]
             extents = [*extents[:-count], math.prod(n or 0 for n in extents[-count:])]
+    elif len(axes) > 1 and (count := len(axes) if is_flat(op) and not asks_places(op) else row_axes(op)) > 1:
+        # Rows of open length may be of a few elements, and be many.
+        axes = [*axes[:-count], stage.fuse(*axes[-count:], wide=True)]
+        extents = [*extents[:-count], None]
     if is_cut and (not threads or math.prod(n or 0 for n in extents[:-1]) >= _FEW_ROWS):
         if threads:
             over_threads(stage, axes[:-1], extents[:-1])
         return
     inner = extents[-1]
-    lanes *= _together(vectors, inner, lanes)
+    lanes *= 1 if inner is None and len(axes) > 1 else _together(vectors, inner, lanes)
     few = total is not None and math.prod(n or 0 for n in extents[:-1]) < _ROWS and (is_cut or len(axes) > 1)
     # A thread takes parts: of a choice most have one answer.
     if threads and few and inner is not None and inner >= 2 * _CHUNK:

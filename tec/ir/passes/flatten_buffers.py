@@ -176,7 +176,7 @@ class _Flattener:
                 vector = _vector_term(i, stride, dtype)
                 continue
             if dtype == "int64":
-                total = B.add(total, B.mul(B.cast("int64", i), widen(stride)))
+                total = B.add(total, B.mul(_whole(i), widen(stride)))
             else:
                 total = B.add(total, B.mul(B.cast(dtype, i), B.cast(dtype, stride)))
         if vector is None:
@@ -210,6 +210,14 @@ class _Flattener:
             dests = tuple([self.flat_of(d).buffer for d in s.dests])
             return S.AllReduce(s.combiner, out.values, out.predicate, dests, s.threads, s.loc)
         return map_stmt(s, self.stmt, self.expr)
+
+
+def _whole(i: E.Expr) -> E.Expr:
+    """An index in int64. A part of the number of a step that is counted in int64 is an index in int32, and fits: what was narrowed is taken as it was, so that parts of one
+    number are it again."""
+    if isinstance(i, E.Cast) and i.value.dtype == "int64" and isinstance(i.value, (E.FloorDiv, E.FloorMod)):
+        return i.value
+    return B.cast("int64", i)
 
 
 def _vector_term(i: E.Expr, stride: E.Expr, dtype: str) -> E.Expr:

@@ -155,11 +155,13 @@ class Fuse(Primitive[IterVar]):
     """Neighbouring loops become one; of none, a loop of one step around the others."""
 
     method: ClassVar[str] = "fuse"
+    by_name: ClassVar[tuple[str, ...]] = ("wide",)
     variadic: ClassVar[str] = "axes"
     lists: ClassVar[tuple[str, ...]] = ("axes",)
 
     stage: Any
     axes: tuple[Any, ...]
+    wide: bool = False
 
     def check(self, sch: Schedule) -> None:
         stage = self.stage
@@ -197,7 +199,11 @@ class Fuse(Primitive[IterVar]):
             return one
         result: IterVar = self.axes[0]
         for b in self.axes[1:]:
-            fused = new_loop(f"{result.name.removesuffix('_fused')}_{b.name}_fused", b, _counting(result, b))
+            fused = new_loop(
+                f"{result.name.removesuffix('_fused')}_{b.name}_fused",
+                b,
+                "int64" if self.wide else _counting(result, b),
+            )
             stage.relate(FuseRelation(result, b, fused))
             replace_leaf(stage, [result, b], [fused])
             move_attached(stage, [result, b], fused)

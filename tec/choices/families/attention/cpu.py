@@ -77,7 +77,10 @@ class CpuAttention(AttentionSpace):
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         """Lanes of queries, or of elements where queries are few; both, where their number is open."""
         few = kernel.g.queries * kernel.g.group
-        if not isinstance(few, int):
+        # Vectors of elements are of known ones.
+        if not (isinstance(kernel.g.size, int) and isinstance(kernel.g.value_size, int)):
+            by_lanes(kernel, choice, lambda *at: Tile(kernel, choice, *at))
+        elif not isinstance(few, int):
             with kernel.ib.if_scope(few <= MOST):
                 by_heads(kernel, choice, self.lanes)
             with kernel.ib.else_scope():
