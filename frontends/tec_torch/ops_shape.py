@@ -284,8 +284,8 @@ def _diagonals(c: AtenCall, x: Value, offset: int, dim1: int, dim2: int) -> tupl
 @aten_op("unfold")
 def unfold(c: AtenCall, x: Value, dim: int, size: int, step: int) -> Value:
     """Windows along a dimension, their elements in a last dimension."""
-    if x.ndim == 0:
-        return c.reshape(x, c.shape)
+    if x.ndim == 0:  # a window of its one element, or of none
+        return c.slice(c.reshape(x, (1,)), 0, 0, size)
     axis = axis_of(dim, x.ndim)
     count = c.shape[axis]
     index = c.op("add", c.unsqueeze(c.iota(count, 0, step), 1), c.unsqueeze(c.iota(size), 0))

@@ -6,6 +6,7 @@ Types, words that make and change tiles (`words`), reductions and places (`reduc
 from __future__ import annotations
 
 import builtins
+import sys
 from types import SimpleNamespace
 
 from . import arithmetic as _arithmetic
@@ -192,6 +193,11 @@ def get_int_dtype(bitwidth: object, signed: object) -> dtype:
     return DTYPES["int1" if bits == 1 else f"{'int' if plain(signed) else 'uint'}{bits}"]
 
 
+def _unwrap_if_constexpr(value: object) -> object:
+    """What a constexpr holds; anything else as it is."""
+    return plain(value)
+
+
 def gdc_wait() -> None:
     """Wait for what the kernel ahead wrote. A launch of tec's begins after that kernel has ended, so that there is nothing to wait for."""
 
@@ -232,6 +238,7 @@ extra = SimpleNamespace(
     hip=SimpleNamespace(libdevice=libdevice),
     intel=SimpleNamespace(libdevice=libdevice),
 )
+core = standard = sys.modules[__name__]  # where Triton keeps the words themselves
 
 METHODS.update(
     {

@@ -309,7 +309,7 @@ def _early(x, out, n, KIND: tl.constexpr, BLOCK: tl.constexpr = 64):
     at = tl.arange(0, BLOCK)
     v = tl.load(x + at, mask=at < n, other=0)
     tl.extra.cuda.gdc_launch_dependents()
-    tl.store(out + at, tl.bitonic_merge(v).to(tl.get_int_dtype(KIND, True), bitcast=True))
+    tl.store(out + at, tl.standard.bitonic_merge(v).to(tl.core.get_int_dtype(KIND, True), bitcast=True))
 
 
 def test_what_libraries_ask_of_a_kernel_and_of_the_language() -> None:
