@@ -295,7 +295,7 @@ _MINISTRAL3_ROPE: dict[str, Any] = {
     "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
 }  # fmt: skip
 _APERTUS_ROPE: dict[str, Any] = {
-    "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3", "rope_theta": 12e6, "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
 }  # fmt: skip
 _GEMMA4_ROPE: dict[str, dict[str, Any]] = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -333,12 +333,7 @@ def complete(config: dict[str, Any]) -> None:
     own_rule = _OWN_RULES.get(kind)
     if own_rule is not None:
         own_rule(config)
-    if (
-        kind == "apertus"
-        and not config.get("rope_parameters")
-        and not config.get("rope_scaling")
-        and config["rope_theta"] == 12e6
-    ):
+    if kind == "apertus" and not config.get("rope_parameters") and not config.get("rope_scaling"):
         config["rope_scaling"] = dict(_APERTUS_ROPE)
     if kind == "hunyuan_v1_moe":
         for key in ("num_experts", "moe_topk"):

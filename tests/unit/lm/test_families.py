@@ -51,6 +51,7 @@ def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path)
         ("gpt_bigcode 0", [], {"scale_attn_by_inverse_layer_idx": True}),
         ("ministral3 0", ["rms_norm_eps"], {}),
         ("afmoe 1", ["layer_types"], {}),
+        ("apertus 1", ["rope_parameters"], {"rope_theta": 77.0}),
         ("llama 7", ["rope_parameters"], {"rope_theta": 1e6, "rope_scaling": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0}}),
         ("mistral 0", [], {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
         ("gpt_neox 0", ["rope_parameters"], {"rope_theta": 77.0, "partial_rotary_factor": 0.5, "rotary_emb_base": 10000, "rotary_pct": 0.25}),
@@ -59,7 +60,7 @@ def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path)
 def test_keys_that_an_architecture_does_not_read(
     name: str, left_out: list[str], more: dict[str, Any], known: Any, tmp_path: Path
 ) -> None:
-    """Networks and experts of LFM2 are gated by SiLU whatever the file says, GPT-NeoX and GPT-2 have names of their own, StarCoder scales all layers alike, a theta in `rope_scaling` comes before the one beside it, and all layers of Mistral have its window."""
+    """Networks and experts of LFM2 are gated by SiLU whatever the file says, GPT-NeoX and GPT-2 have names of their own, StarCoder scales all layers alike, a theta in `rope_scaling` comes before the one beside it, Apertus without scaling has its own whatever theta stands there, and all layers of Mistral have its window."""
     config = {k: v for k, v in known[name]["config"].items() if k not in left_out} | more
     want = np.array(known[name]["logits"])
     got = Steps(tec.lm.open(folder_of({**known[name], "config": config}, tmp_path))).read(TOKENS)[-KEPT:]
