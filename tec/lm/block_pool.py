@@ -8,7 +8,7 @@ first is taken first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 
 from ..errors import ArgumentError
 
@@ -86,12 +86,60 @@ class BlockPool:
         block, key = blocks[number], (content, tuple(tokens))
         if (number and not content) or self._keys[block] is not None:
             return  # what comes before cannot be found any more
+        other = self._by_key.get(key)
+        if other is not None:  # another text has the same in a block of its own
+            self._content[block] = self._content[other]
+            return
         self._last_content += 1
         self._content[block] = self._last_content
-        if key not in self._by_key:  # another text has the same in a block of its own
-            self._by_key[key], self._keys[block] = block, key
+        self._by_key[key], self._keys[block] = block, key
+
+    def content(self, block: int) -> int:
+        """A number for what a full block and those before it in its text hold; 0 where that cannot be found any more."""
+        return self._content[block]
 
     def _forget(self, block: int) -> None:
         key, self._keys[block], self._content[block] = self._keys[block], None, 0
         if key is not None:
             del self._by_key[key]
+
+
+class WindowPool(BlockPool):
+    """Blocks of layers with a window. A text holds those that its next token sees, and its table has as many entries as that of its other blocks: those before are its
+    first block, whose keys the window hides."""
+
+    def __init__(self, count: int, size: int, window: int):
+        super().__init__(count, size)
+        self.window = window
+
+    def first(self, tokens: int) -> int:
+        """The number of the first block that the token behind so many sees."""
+        return max(0, tokens - self.window + 1) // self.size
+
+    def forgotten(self, table: MutableSequence[int], gone: int, tokens: int) -> int:
+        """Let blocks go that no token behind so many sees; `gone` are gone already. How many are gone then."""
+        first = min(self.first(tokens), len(table) - 1)
+        if first <= gone:
+            return gone
+        self.let_go(table[gone:first])
+        for number in range(first):
+            table[number] = table[first]
+        return first
+
+    def behind(self, contents: Sequence[int]) -> list[int] | None:
+        """A table for a text that goes on behind blocks of these contents, whose last ones are held from now on; None where one that its next token sees is not there."""
+        first = min(self.first(len(contents) * self.size), len(contents) - 1)
+        blocks = [self._by_key.get((content, ())) for content in contents[first:]]
+        found = [b for b in blocks if b is not None]
+        if len(found) < len(blocks):
+            return None
+        for block in found:
+            self._free.pop(block, None)
+            self._holders[block] += 1
+        return found[:1] * first + found
+
+    def known(self, block: int, content: int) -> None:
+        """A block is full, of what the other pool's block of this content holds."""
+        key = content, ()
+        if content and self._keys[block] is None and key not in self._by_key:
+            self._by_key[key], self._keys[block] = block, key

@@ -6,7 +6,7 @@ In: pieces of texts, each with its tokens, its place and the blocks of its text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -31,17 +31,26 @@ _LONG = 2048  # tokens of a text that a pool has room for in each slot, where no
 
 class Piece(NamedTuple):
     """Some tokens of a text: the place of the first, the text's blocks, which have room for all, and behind how many of the last ones logits are wanted. Where they
-    are wanted behind each, each attends as a text's only new token does, unless they are to attend `together` as those of a prompt do."""
+    are wanted behind each, each attends as a text's only new token does, unless they are to attend `together` as those of a prompt do. near: as `blocks`, of layers with
+    a window, where these have pools of their own."""
 
     tokens: Sequence[int]
     first: int
     blocks: Sequence[int]
     wanted: int = 1
     together: bool = False
+    near: Sequence[int] = ()
 
     @property
     def is_single(self) -> bool:
         return len(self.tokens) == 1 or (len(self.tokens) == self.wanted and not self.together)
+
+
+class Near(NamedTuple):
+    """What a text needs of the pools of layers with a window: their blocks, and the tokens of the window."""
+
+    blocks: int
+    window: int
 
 
 class Rows:
@@ -67,7 +76,8 @@ class Rows:
 
 
 class PagedModel:
-    """See the module. block: tokens of a block; blocks: of the pool. Raises ImportModelError for a model whose states are no rows of keys and values."""
+    """See the module. block: tokens of a block; blocks: of the pool; piece: tokens of a text that are read at once, where layers with a window are to have blocks for what
+    it sees alone (`near`); 0 where they hold whole texts. Raises ImportModelError for a model whose states are no rows of keys and values."""
 
     def __init__(
         self,
@@ -78,30 +88,50 @@ class PagedModel:
         blocks: int | None = None,
         slots: int = 4,
         cache: bool = True,
+        piece: int = 0,
     ):
         if not 8 <= block <= 256 or block & (block - 1):
             raise ArgumentError(f"blocks of {block} tokens", hint="a power of two from 8 to 256; 16 to 64 are usual")
         self._lm, self.block = lm, block
         self.context = lm.context
         self.ends: Collection[int] = lm.ends
-        form = Form(lm.target, lm.dtype, block=block, cache=lm.cache_type)
+        form = Form(lm.target, lm.dtype, block=block, cache=lm.cache_type, forgets=piece > 0)
         key = key_of(lm.checkpoint, form) if cache else None
         self.network = _beside(lm, form, key) if lm.is_made else _alone(lm, form, key)
         self._executor = self.network.executor(device)
         plan = self.network.plan
         self._states = {s.input: plan.values[s.input] for s in plan.states}
         rows = {n: tuple(int(d) for d in v.shape[1:] if isinstance(d, int)) for n, v in self._states.items()}
-        self.block_bytes = sum(itemsize(self._states[n].dtype) * math.prod(shape) for n, shape in rows.items())
+        near = {n for n, v in self._states.items() if v.shape[0] == "near_blocks"}
+        self.block_bytes = self._bytes({n: shape for n, shape in rows.items() if n not in near})
         self.blocks = blocks if blocks is not None else self._usual_blocks(slots)
         if self.blocks < -(-self.context // block):
             raise ArgumentError(
                 f"{self.blocks} blocks of {block} tokens have no room for one text of {self.context}",
                 hint="more blocks, or a smaller context",
             )
+        self.near = self._near(slots, piece) if near else None
+        counts = {n: self.near.blocks if self.near and n in near else self.blocks for n in rows}
         self._pools = {
-            n: _pool((self.blocks, *shape), self._states[n].dtype, self._executor.device) for n, shape in rows.items()
+            n: _pool((counts[n], *shape), self._states[n].dtype, self._executor.device) for n, shape in rows.items()
         }
+        self._of_windows = near
         self._executor.begin_with(self._pools)
+
+    def _bytes(self, rows: Mapping[str, Sequence[int]]) -> int:
+        """Bytes of a block of these states."""
+        return sum(itemsize(self._states[n].dtype) * math.prod(shape) for n, shape in rows.items())
+
+    def _near(self, slots: int, piece: int) -> Near:
+        """Blocks for texts in all slots: what is read at once, what it sees, and as much as a text to come may go on behind."""
+        window = self._lm.config.size("sliding_window")
+        text = -(-(window + piece) // self.block) + 1 + -(-window // self.block)
+        return Near(min(self.blocks, slots * text), window)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all blocks."""
+        return sum(pool.nbytes for pool in self._pools.values())
 
     def _usual_blocks(self, slots: int) -> int:
         """Of texts of usual lengths in all slots; on a CPU as far as there is memory."""
@@ -130,7 +160,7 @@ class PagedModel:
 
     def inputs(self, pieces: Sequence[Piece]) -> dict[str, Any]:
         """What the network takes for some pieces."""
-        made = network_inputs(pieces, self.block)
+        made = network_inputs(pieces, self.block, self.near is not None)
         tokens = [t for p in pieces for t in p.tokens]
         places = [at for p in pieces for at in range(p.first, p.first + len(p.tokens))]
         return {**self._lm.rows_at(tokens, places), **made}
@@ -140,16 +170,17 @@ class PagedModel:
         for pool in self._pools.values():
             pool[target].copyfrom(pool[source])
 
-    def clear(self, blocks: Sequence[int]) -> None:
-        """Zeros into blocks: a key that is no number would reach other texts, with weight 0, once they have the block."""
-        for pool in self._pools.values():
-            for block in blocks:
+    def clear(self, blocks: Sequence[int], near: Sequence[int] = ()) -> None:
+        """Zeros into blocks: a key that is no number would reach other texts, with weight 0, once they have the block. near: blocks of layers with a window."""
+        for name, pool in self._pools.items():
+            for block in near if self.near is not None and name in self._of_windows else blocks:
                 part = pool[block]
                 part.copyfrom(np.zeros(part.shape, numpy_dtype(part.dtype)))
 
 
-def network_inputs(pieces: Sequence[Piece], block: int) -> dict[str, Any]:
-    """What a network takes for some pieces beside the rows of its tables, by the names of `lm.paged`. block: tokens of a block."""
+def network_inputs(pieces: Sequence[Piece], block: int, near: bool = False) -> dict[str, Any]:
+    """What a network takes for some pieces beside the rows of its tables, by the names of `lm.paged`. block: tokens of a block. near: layers with a window have pools of
+    their own."""
     counts = [len(p.tokens) for p in pieces]
     begins = [0, *accumulate(counts)]
     single = [(k, j) for k, p in enumerate(pieces) if p.is_single for j in range(counts[k])]
@@ -157,34 +188,42 @@ def network_inputs(pieces: Sequence[Piece], block: int) -> dict[str, Any]:
     longest = max((counts[k] for k in long), default=0)
     # A row that is not there is row 0 once more: nobody reads what it attends to.
     rows, order = np.zeros((len(long), longest), np.int64), np.zeros(begins[-1], np.int64)
-    places, slots = np.empty(begins[-1], np.float32), np.empty(begins[-1], np.int64)
+    places = np.empty(begins[-1], np.float32)
     alone = np.array([begins[k] + j for k, j in single], np.int64)
     order[alone] = np.arange(len(single))
     starts = [pieces[k].first + j for k, j in single]
-    # Numbers of Python's: arrays of one element take longer.
     places[alone] = starts
-    slots[alone] = [pieces[k].blocks[at // block] * block + at % block for (k, _), at in zip(single, starts)]
     for n, k in enumerate(long):
         one, part = pieces[k], slice(begins[k], begins[k + 1])
         rows[n, : counts[k]] = np.arange(begins[k], begins[k + 1])
         order[part] = len(single) + n * longest + np.arange(counts[k])
-        at = np.arange(one.first, one.first + counts[k])
-        places[part], slots[part] = at, np.asarray(one.blocks, np.int64)[at // block] * block + at % block
+        places[part] = np.arange(one.first, one.first + counts[k])
+
+    def of(held: Callable[[Piece], Sequence[int]], what: str = "") -> dict[str, Any]:
+        """Slots and tables of blocks."""
+        slots = np.empty(begins[-1], np.int64)
+        # Numbers of Python's: arrays of one element take longer.
+        slots[alone] = [held(pieces[k])[at // block] * block + at % block for (k, _), at in zip(single, starts)]
+        for k in long:
+            at = np.arange(pieces[k].first, pieces[k].first + counts[k])
+            slots[begins[k] : begins[k + 1]] = np.asarray(held(pieces[k]), np.int64)[at // block] * block + at % block
+        tables = _tables([held(pieces[k]) for k, _ in single]), _tables([held(pieces[k]) for k in long])
+        return {f"{what}slots": slots, f"single_{what}tables": tables[0], f"chunk_{what}tables": tables[1]}
+
     wanted = [end - j for end, p in zip(begins[1:], pieces) for j in range(p.wanted, 0, -1)]
     return {
-        "places": places, "slots": slots, "order": order,
-        "single_rows": alone, "single_starts": np.array(starts, np.int64), "single_tables": _tables(pieces, [k for k, _ in single]),
-        "chunk_rows": rows, "chunk_starts": np.array([pieces[k].first for k in long], np.int64), "chunk_tables": _tables(pieces, long),
-        "wanted": np.array(wanted or [0], np.int64),
+        "places": places, "order": order, "single_rows": alone, "single_starts": np.array(starts, np.int64), "chunk_rows": rows,
+        "chunk_starts": np.array([pieces[k].first for k in long], np.int64), "wanted": np.array(wanted or [0], np.int64),
+        **of(lambda p: p.blocks), **(of(lambda p: p.near, "near_") if near else {}),
     }  # fmt: skip
 
 
-def _tables(pieces: Sequence[Piece], some: Sequence[int]) -> Any:
-    """Tables as wide as a power of two, so that few widths are met."""
-    most = max((len(pieces[k].blocks) for k in some), default=1)
+def _tables(some: Sequence[Sequence[int]]) -> Any:
+    """Blocks of texts, in tables as wide as a power of two, so that few widths are met."""
+    most = max(map(len, some), default=1)
     made = np.zeros((len(some), 1 << (most - 1).bit_length()), np.int64)
-    for row, k in enumerate(some):
-        made[row, : len(pieces[k].blocks)] = pieces[k].blocks
+    for row, blocks in enumerate(some):
+        made[row, : len(blocks)] = blocks
     return made
 
 

@@ -7,6 +7,9 @@
     order           of each row: which of the attended rows [singles, then chunks] is its own
     wanted          the rows whose logits are wanted
 
+Layers with a window may have pools of their own, whose blocks hold what it sees alone (`forget_beyond_windows`): "near_slots" and "*_near_tables" are slots and tables
+of these.
+
 A row's keys are written before any row attends, so a piece of a prompt sees itself in the pool. What a model keeps between tokens must be rows of keys and values:
 others (convolutions, recurrences, frequencies that follow a text's length) are refused here, and their texts go on in turn.
 """
@@ -46,17 +49,26 @@ class PagedLayers(Layers):
 
         self._places = g.input("places", "float32", (self.tokens,))
         self._slots = whole("slots", self.tokens)
-        self._singles = (
-            whole("single_rows", singles),
-            whole("single_starts", singles),
-            whole("single_tables", singles, Dim("single_blocks")),
-        )
-        self._chunks = (
-            whole("chunk_rows", chunks, longest),
-            whole("chunk_starts", chunks),
-            whole("chunk_tables", chunks, Dim("chunk_blocks")),
-        )
+        self._singles = whole("single_rows", singles), whole("single_starts", singles)
+        self._chunks = whole("chunk_rows", chunks, longest), whole("chunk_starts", chunks)
+        self._tables = [
+            whole(f"{of}_tables", n, Dim(f"{of}_blocks")) for of, n in (("single", singles), ("chunk", chunks))
+        ]
+        self._own_pools = False  # of layers with a window
+        self._near_inputs: tuple[Value, list[Value]] | None = None
         self._order, self._wanted = whole("order", self.tokens), whole("wanted", Dim("wanted"))
+
+    def forget_beyond_windows(self) -> None:
+        """See `Layers.forget_beyond_windows`: such layers have pools of their own."""
+        self._own_pools = True
+
+    def _of_windows(self) -> tuple[Value, list[Value]]:
+        """Slots and tables of these pools."""
+        if self._near_inputs is None:
+            slots = self.graph.input("near_slots", "int64", self._slots.shape)
+            of_both = zip(("single", "chunk"), self._tables)
+            self._near_inputs = slots, [self.graph.input(f"{of}_near_tables", "int64", t.shape) for of, t in of_both]
+        return self._near_inputs
 
     def places(self) -> Value:
         """See `Layers.places`."""
@@ -70,8 +82,10 @@ class PagedLayers(Layers):
     def _behind(self, x: Value, name: str, window: int | None) -> Value:
         """x [1, tokens, heads, size] written into a pool of the layer: [blocks, heads, tokens of a block, size]."""
         _, _, heads, size = x.shape
-        pool = self.graph.input(name, x.dtype, (Dim("blocks"), heads, self.block, size))
-        whole = self.b.op("write_rows", pool, self.b.reshape(x, (self.tokens, heads, size)), self._slots)
+        near = window is not None and self._own_pools
+        blocks, slots = (Dim("near_blocks"), self._of_windows()[0]) if near else (Dim("blocks"), self._slots)
+        pool = self.graph.input(name, x.dtype, (blocks, heads, self.block, size))
+        whole = self.b.op("write_rows", pool, self.b.reshape(x, (self.tokens, heads, size)), slots)
         self._caches.append((name, whole))
         return whole
 
@@ -87,7 +101,8 @@ class PagedLayers(Layers):
         b, (_, _, heads, size), width = self.b, q.shape, values.codes.shape[3]
         flat = b.reshape(q, (self.tokens, heads * size))
         found = []
-        for rows, starts, tables in (self._singles, self._chunks):
+        both = self._of_windows()[1] if window is not None and self._own_pools else self._tables
+        for (rows, starts), tables in zip((self._singles, self._chunks), both):
             count, each = (*rows.shape, 1)[:2]
             own = b.reshape(b.op("gather", flat, rows, axis=0), (count, each, heads, size))
             extras = {

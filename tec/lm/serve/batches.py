@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...errors import ArgumentError
-from ..block_pool import BlockPool
-from ..joint import Piece, Rows
+from ..block_pool import BlockPool, WindowPool
+from ..joint import Near, Piece, Rows
 from ..sampling import no_numbers
 from ..speculative import FIRST_GUESSES, MOST_GUESSES, Guesser
 from ..text.tokenizer import Stream
@@ -33,12 +33,13 @@ class JointModel(Protocol):
     ends: Collection[int]  # tokens that end a text
     block: int  # tokens of a block
     blocks: int  # of the pool: as many as a text of `context` tokens has, at least
+    near: Near | None  # where layers with a window have blocks of their own
 
     def start(self, pieces: Sequence[Piece]) -> Callable[[], Rows]:
         """Begin with a run; what waits for the rows that are wanted."""
 
-    def clear(self, blocks: Sequence[int]) -> None:
-        """What is in these blocks may be no numbers: it must not reach the next text that has them."""
+    def clear(self, blocks: Sequence[int], near: Sequence[int] = ()) -> None:
+        """What is in these blocks may be no numbers: it must not reach the next text that has them. near: blocks of layers with a window."""
 
 
 def _blocks(some: Sequence[int] = ()) -> array[int]:
@@ -49,6 +50,8 @@ def _blocks(some: Sequence[int] = ()) -> array[int]:
 class _Job(Job):
     tokens: list[int] = field(default_factory=list)  # of the prompt, and those that were written
     blocks: array[int] = field(default_factory=_blocks)  # which NumPy reads as it lies
+    near: array[int] = field(default_factory=_blocks)  # the same of layers with a window
+    gone: int = 0  # of these, which are not held any more
     at: int = 0  # tokens whose keys and values lie in the blocks
     begun: bool = False
     guesser: Guesser | None = None
@@ -76,6 +79,8 @@ class BatchEngine(TextEngine[_Job]):
                 f"{model.blocks} blocks of {model.block} tokens have no room for {model.context}",
                 hint="more blocks (--blocks), or a smaller context (--context)",
             )
+        near = model.near
+        self._near = None if near is None else WindowPool(near.blocks, model.block, near.window)
         self._piece, self.preempted = piece, 0
         self._guesses, self._guessers = guesses, list[Guesser]()  # of texts that have ended
         self.guessed = self.accepted = 0
@@ -161,6 +166,8 @@ class BatchEngine(TextEngine[_Job]):
         job.at += count
         for number in range(before // size, job.at // size):
             self.pool.filled(job.blocks, number, job.tokens[number * size : (number + 1) * size])
+            if self._near is not None and number >= job.gone:
+                self._near.known(job.near[number], self.pool.content(job.blocks[number]))
 
     def _guess(self, job: _Job) -> list[int]:
         """Tokens that may follow a text whose last token is read in this round."""
@@ -191,28 +198,61 @@ class BatchEngine(TextEngine[_Job]):
             budget -= count if left > 1 else 0
             tokens = [*job.tokens[job.at :], *guesses][:count]
             wanted = count if job.is_scoring else max(0, count - left + 1)
-            batch.append((job, Piece(tokens, job.at, job.blocks, wanted, job.is_scoring)))
+            batch.append((job, Piece(tokens, job.at, job.blocks, wanted, job.is_scoring, job.near)))
             busy.add(job)
         return batch
 
     def _begin(self, job: _Job) -> bool:
         """Blocks that hold what the text begins with. False where too few are free for it to go on for a while."""
-        held = sum(1 for j in self._running if j.blocks)
-        if held and self.pool.free < self.pool.blocks_for(len(job.tokens)) + held:
+        held, wanted = sum(1 for j in self._running if j.blocks), self.pool.blocks_for(len(job.tokens))
+        is_short = self.pool.free < wanted + held
+        if self._near is not None:
+            most = self._near.blocks_for(self._near.window + self._piece) + 1  # that a text ever holds
+            is_short = is_short or self._near.free < min(wanted, most) + held
+        if held and is_short:
             return False
         # The last token is read always, since its logits are wanted.
         job.blocks = _blocks(() if job.is_scoring else self.pool.found(job.tokens[:-1]))
+        if self._near is not None:
+            self._begin_near(self._near, job)
         job.at = len(job.blocks) * self.pool.size
         if not job.begun:
             job.cached, job.begun = job.at, True
         return True
 
+    def _begin_near(self, pool: WindowPool, job: _Job) -> None:
+        """The blocks of layers with a window for those that a text begins with: as many of these as have them."""
+        contents = [self.pool.content(b) for b in job.blocks]
+        for count in range(len(contents), 0, -1):
+            table = pool.behind(contents[:count])
+            if table is not None:
+                break
+        else:
+            count, table = 0, []
+        self.pool.let_go(job.blocks[count:])
+        job.blocks, job.near = job.blocks[:count], _blocks(table)
+        job.gone = min(pool.first(count * pool.size), max(0, count - 1))
+
+    def _taken(self, job: _Job) -> bool:
+        """A text has a block more. False where none is free."""
+        block = self.pool.take()
+        if block is None:
+            return False
+        if self._near is not None:
+            near = self._near.take()
+            if near is None:
+                self.pool.let_go([block])
+                return False
+            job.near.append(near)
+        job.blocks.append(block)
+        return True
+
     def _room(self, job: _Job, count: int, busy: Collection[_Job]) -> int:
         """Blocks for `count` tokens more. How many there is room for; 0 where the text gave its own back."""
+        if self._near is not None:
+            job.gone = self._near.forgotten(job.near, job.gone, job.at)
         while len(job.blocks) * self.pool.size < job.at + count:
-            block = self.pool.take()
-            if block is not None:
-                job.blocks.append(block)
+            if self._taken(job):
                 continue
             # Who came last waits; whoever is before this text in the round has its blocks already.
             last = next(j for j in reversed(self._running) if j is job or (j.blocks and j not in busy))
@@ -228,9 +268,10 @@ class BatchEngine(TextEngine[_Job]):
 
     def _give_back(self, job: _Job, broken: bool = False) -> None:
         free = self.pool.let_go(job.blocks, forget=broken)
+        near = [] if self._near is None else self._near.let_go(job.near[job.gone :], forget=broken)
         if broken:
-            self.model.clear(free)
-        job.blocks, job.at = _blocks(), 0
+            self.model.clear(free, near)
+        job.blocks, job.near, job.gone, job.at = _blocks(), _blocks(), 0, 0
 
     def _ended(self, job: _Job, broken: bool) -> None:
         self._give_back(job, broken)

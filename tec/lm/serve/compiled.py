@@ -16,6 +16,7 @@ from ..text.template import template_of
 from .batches import BatchEngine
 from .compiled_slots import CompiledSlot
 from .guessing import DraftSlot, GuessingModel
+from .jobs import PIECE
 from .served import Limits, Served
 from .slots import SlotEngine
 
@@ -70,7 +71,7 @@ def engine_of(
         guesses = partial(DraftSlot, draft, device)
     if block:
         try:
-            model = PagedModel(lm, device, block=block, blocks=blocks, slots=slots, cache=cache)
+            model = PagedModel(lm, device, block=block, blocks=blocks, slots=slots, cache=cache, piece=PIECE)
             return BatchEngine(model, bytes_of, slots=slots, queue=queue, embed=embed, guesses=guesses)
         except (ImportModelError, LoweringError, CodegenError) as error:
             _LOG.warning("texts go on in turn, not together: %s", error)

@@ -16,7 +16,7 @@ import numpy as np
 import uvicorn
 
 from tec.errors import ArgumentError
-from tec.lm.joint import Piece, Rows
+from tec.lm.joint import Near, Piece, Rows
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.served import Limits, Served
@@ -87,13 +87,16 @@ class Scripted:
 
 
 class ScriptedJoint:
-    """The same for many texts at once: what lies in the blocks is the tokens themselves, which are read through the tables."""
+    """The same for many texts at once: what lies in the blocks is the tokens themselves, which are read through the tables. near: of layers with a window."""
 
-    def __init__(self, model: Scripted | None = None, *, block: int = 16, blocks: int | None = None):
+    def __init__(
+        self, model: Scripted | None = None, *, block: int = 16, blocks: int | None = None, near: Near | None = None
+    ):
         self.script = model or Scripted()
         self.context, self.ends, self.block = self.script.context, self.script.ends, block
         self.blocks = blocks or 4 * -(-self.context // block)
         self.pool = np.full((self.blocks, block), -1)
+        self.near, self.near_pool = near, np.full((near.blocks if near else 0, block), -1)
         self.batches: list[list[int]] = []  # of each run the tokens of its pieces
 
     def start(self, pieces: Sequence[Piece]) -> Callable[[], Rows]:
@@ -106,16 +109,25 @@ class ScriptedJoint:
         for p in pieces:
             for k, token in enumerate(p.tokens, p.first):
                 self.pool[p.blocks[k // self.block], k % self.block] = token
+                if self.near is not None:
+                    self.near_pool[p.near[k // self.block], k % self.block] = token
         rows = []
         for p in pieces:
             ids = self.pool[list(p.blocks)].reshape(-1)[: p.first + len(p.tokens)]
             assert (ids >= 0).all(), "a text reads what nobody wrote"
+            if self.near is not None:
+                assert len(p.near) == len(p.blocks)
+                seen = slice(max(0, p.first - self.near.window + 1), p.first + len(p.tokens))
+                assert (self.near_pool[list(p.near)].reshape(-1)[seen] == ids[seen]).all(), (
+                    "a window holds other tokens"
+                )
             for k in range(p.wanted, 0, -1):
                 rows.append(self.script.logits(ids[: len(ids) - k + 1].tolist()))
         return np.array(rows)
 
-    def clear(self, blocks: Sequence[int]) -> None:
+    def clear(self, blocks: Sequence[int], near: Sequence[int] = ()) -> None:
         self.pool[list(blocks)] = -1
+        self.near_pool[list(near)] = -1
 
 
 @contextlib.contextmanager

@@ -6,24 +6,23 @@ import concurrent.futures
 import random
 import threading
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tec
 from tec.errors import ArgumentError, InternalError
-from tec.lm import load
-from tec.lm.joint import PagedModel, Piece, Rows, network_inputs
+from tec.lm import Checkpoint, load
+from tec.lm.joint import Near, PagedModel, Piece, Rows, network_inputs
+from tec.lm.model import LanguageModel
 from tec.lm.sampling import Sampling
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import engine_of, served_of
 from tec.lm.serve.engine import Done, Refused, Request
 from tec.lm.serve.jobs import PIECE
-from tec.target import as_target
 from tests import seeds
-from tests.unit.lm.tiny import llama
+from tests.unit.lm.tiny import Bytes, llama
 
 from .scripted import Scripted, ScriptedJoint, running
 from .test_slots import TOKENIZER, Kept, ask
@@ -244,12 +243,14 @@ def test_a_pool_that_no_text_fits_is_refused():
 
 @pytest.mark.parametrize("seed", seeds.some(6))
 def test_drawn_arrivals(made, seed):
-    """Lengths, arrivals, cancellations, blocks and pieces are drawn: every text that is not cancelled is exactly what was asked for."""
+    """Lengths, arrivals, cancellations, blocks, windows and pieces are drawn: every text that is not cancelled is exactly what was asked for."""
     rng = random.Random(seed)
     context, block = rng.choice([48, 100, 160]), rng.choice([4, 8, 16])
     least = -(-context // block)
-    model = ScriptedJoint(Scripted(context=context), block=block, blocks=rng.randint(least, 3 * least))
-    engine = made(model, slots=rng.randint(1, 12), queue=100, piece=rng.choice([1, 7, 64]))
+    piece, window = rng.choice([1, 7, 64]), rng.choice([1, 3, block, 30])
+    near = Near(-(-(window + piece) // block) + 1 + rng.randint(0, least), window) if rng.random() < 0.7 else None
+    model = ScriptedJoint(Scripted(context=context), block=block, blocks=rng.randint(least, 3 * least), near=near)
+    engine = made(model, slots=rng.randint(1, 12), queue=100, piece=piece)
     texts, kept, cancelled = [], [], []
     for _ in range(40):
         head = rng.choice(["", "common head " * 2, "h" * rng.randint(0, context // 3)])
@@ -270,6 +271,22 @@ def test_drawn_arrivals(made, seed):
         assert one.text == text or (one in cancelled and end.reason == "cancelled" and text.startswith(one.text))
     state = engine.state()
     assert state["running"] == state["waiting"] == 0 and state["free_blocks"] == model.blocks
+    assert near is None or engine._near.free == near.blocks
+
+
+def test_a_window_holds_what_it_sees(made):
+    """A long text in few blocks of layers with a window; what another one begins with is found as far as such blocks are there."""
+    model = ScriptedJoint(Scripted(context=640), block=4, near=Near(24, 9))
+    engine = made(model, slots=2, piece=8)
+    head = "many words of one and the same beginning, "
+    for text, least in ((f"{head}say {'abc' * 90}", 0), (f"{head}say {'abd' * 9}", 0), (f"{head}say {'abd' * 9}", 72)):
+        one = Kept()
+        engine.submit(ask(text, 300), one)
+        assert one.wait().cached >= least and one.text == text.partition("say ")[2]
+    assert engine._near.free == 24 and one.wait().cached % 4 == 0
+    model.near_pool[:] = -1  # what was found is not read any more
+    engine.submit(ask("say again", 20), other := Kept())
+    assert other.wait().cached == 0 and other.text == "again"
 
 
 class Oracle:
@@ -290,7 +307,7 @@ def test_guessed_texts_are_the_same(made):
     """Drawn texts in few blocks, of which some are cancelled: each is what it is without guesses, of fewer runs; what is drawn is not guessed."""
     rng = random.Random(seeds.stream("guessed batches"))
     script = Scripted(context=96, seconds=0.0005)
-    model = ScriptedJoint(script, block=8, blocks=20)
+    model = ScriptedJoint(script, block=8, blocks=20, near=Near(20, 11))
     engine = made(model, slots=5, guesses=lambda: Oracle(script, rng))
     texts, kept = [], []
     for k in range(25):
@@ -326,6 +343,8 @@ def test_a_piece_whose_rows_are_all_wanted():
 
 # ---- a compiled model
 
+MIXED = {"layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True, "no_rope_layers": [1, 1]}
+
 
 @pytest.fixture(scope="module")
 def lm():
@@ -358,6 +377,40 @@ def test_logits_of_many_texts_are_those_of_each(lm, paged):
         np.testing.assert_allclose(found[k], lm.begin(t), atol=2e-5)
 
 
+@pytest.mark.parametrize("architecture", ["mistral", "smollm3"])
+def test_a_model_with_windows(architecture):
+    """Some texts of a model whose every layer has a window, and of one that has others too, far behind it: those of the model alone, in fewer blocks."""
+    more = {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "use_sliding_window": True,
+        "no_rope_layers": [1, 1],
+    }
+    made = llama({"sliding_window": 12, "max_position_embeddings": 256, **(more if architecture == "smollm3" else {})})
+    lm = load(Checkpoint(architecture, made.config, made.tensors, Bytes), target="llvm")
+    model, whole = (PagedModel(lm, block=8, blocks=80, slots=3, piece=piece) for piece in (16, 0))
+    assert model.near == Near(21, 12) and whole.near is None and model.pool_bytes < 0.7 * whole.pool_bytes
+    engine = BatchEngine(model, lm.checkpoint.tokenizer.token_bytes, slots=3, piece=16)
+    rng = random.Random(seeds.stream("windows"))
+    try:
+        head = [rng.randrange(128) for _ in range(40)]
+        asked = []
+        for n in (5, 70, 30, 120, 60):
+            prompt, one = [*head, *(rng.randrange(128) for _ in range(n))], Kept()
+            engine.submit(Request(prompt, 60, ignore_end=True), one)
+            asked.append((prompt, one))
+        for prompt, one in asked:
+            assert one.wait().error is None
+            ids = [e.id for e in one.events if not isinstance(e, Done)]
+            logits = lm.begin(prompt)
+            for token in ids:
+                assert logits[token] > logits.max() - 1e-4
+                logits = lm.next(token)
+            assert len(ids) == 60
+        assert engine._near.free == 21 and engine.state()["free_blocks"] == 80
+    finally:
+        engine.close()
+
+
 def test_greedy_texts_together_are_those_alone(lm, paged, monkeypatch):
     """Drawn prompts come at drawn times into few blocks, and some clients leave."""
     rng = random.Random(seeds.stream("batches"))
@@ -388,25 +441,20 @@ def test_greedy_texts_together_are_those_alone(lm, paged, monkeypatch):
 
 
 @pytest.mark.slow
-def test_on_the_software_gpu(lm):
-    """Every kernel of a run with a piece of a prompt and tokens of other texts, on gfx942."""
-    target = as_target("rocm -mcpu=gfx942")
-    like = SimpleNamespace(
-        target=target,
-        dtype="float32",
-        checkpoint=lm.checkpoint,
-        context=32,
-        ends=lm.ends,
-        network=lm.network,
-        rows_at=lm.rows_at,
-    )
-    model = PagedModel(like, tec.rocm_emu("gfx942"), block=8, blocks=12)
+def test_on_the_software_gpu():
+    """Every kernel of a run with a piece of a prompt and tokens of other texts, on gfx942; one of two layers has a window, whose blocks are its own."""
+    made = llama({"sliding_window": 6, **MIXED})
+    lm = load(Checkpoint("smollm3", made.config, made.tensors, Bytes), context=32, target="llvm")
+    like = LanguageModel(lm.checkpoint, target="rocm -mcpu=gfx942", dtype="float32", context=32, later=True)
+    model = PagedModel(like, tec.rocm_emu("gfx942"), block=8, blocks=12, slots=1, piece=8)
+    assert model.near == Near(4, 6)
     texts, tables = [[1, 2, 3], [9, 8, 7, 6, 5, 4, 3, 2, 1, 11], [5]], [[3, 1], [0, 7], [10, 2]]
+    nears = [0, 0], [2, 3], [1, 1]
     for more in ([], [4], [17]):
         at = [len(t) if more else 0 for t in texts]
         texts = [[*t, *more] for t in texts]
-        got = model.step([Piece(t[a:], a, table) for t, a, table in zip(texts, at, tables)])
-        for row, t in zip(got, texts):
+        pieces = [Piece(t[a:], a, table, near=near) for t, a, table, near in zip(texts, at, tables, nears)]
+        for row, t in zip(model.step(pieces), texts):
             np.testing.assert_allclose(row, lm.begin(t), atol=2e-5)
 
 
