@@ -125,7 +125,7 @@ class Texts(Layers):
         self.tokens = texts
         return made
 
-    def _behind(self, x: Value, name: str) -> Value:
+    def _behind(self, x: Value, name: str, window: int | None) -> Value:
         cache = self.graph.input(name, x.dtype, (self.tokens, x.shape[2], self.past, x.shape[3]))
         whole = self.b.op("concat", cache, self.b.transpose(x, (0, 2, 1, 3)), axis=2)
         self._caches.append((name, whole))

@@ -92,7 +92,8 @@ class Chooser:
 
     def __init__(self, lm: LanguageModel, count: int):
         self.count = count
-        self._rows = [n for n in ("row", "near_row") if n in lm.executor.network.plan.inputs]
+        assert lm._step is not None
+        self._rows = [n for n in ("row", "near_row") if n in lm._step.network.plan.inputs]
         graph = chooser_graph(lm.config.vocabulary, lm.config.hidden, lm.dtype, count, self._rows)
         self.network = compile_graph(graph, lm.target, progress=lambda *a: None, state=graph.state)
         self.network.provide({"table": lm.table()})

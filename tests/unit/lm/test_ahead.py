@@ -18,11 +18,13 @@ from tec.lm.kept import Form, weights_of
 from tec.lm.sampling import Sampling
 from tec.lm.starting import code_of
 from tec.ops.dims import Dim, Empty
+from tec.runtime.networks import state
 from tests.seeds import first
 
 from .tiny import VOCABULARY, llama
 
 IDS = [3, 17, 5, 9]
+MIXED = {"layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True, "no_rope_layers": [1, 1]}
 
 
 @pytest.mark.parametrize(
@@ -141,16 +143,22 @@ def test_a_network_goes_on_from_the_states_of_another() -> None:
         a.go_on_from(compile_graph(other, tec.Target("llvm")).executor())
 
 
-@pytest.mark.slow
-def test_a_text_on_a_gpu_in_software(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caches are full behind the fourth token that is written, and grow."""
+@pytest.mark.parametrize("windows", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_text_on_a_gpu_in_software(windows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caches are full behind the fourth token that is written, and grow; those of a window let rows go. Where tokens stand is counted by the device, which no CPU
+    does."""
     monkeypatch.setattr(tec.lm.networks, "_FIRST_ROWS", 8)
-    lm = load(llama(), target="rocm -mcpu=gfx942", device=tec.rocm_emu("gfx942"), dtype="float16", cache=False)
+    monkeypatch.setattr(state, "STEP", 2)
+    monkeypatch.setattr(state, "SPARE", 2)
+    made = llama({"sliding_window": 3, **MIXED} if windows else {})
+    made = Checkpoint("smollm3" if windows else "llama", made.config, made.tensors)
+    lm = load(made, target="rocm -mcpu=gfx942", device=tec.rocm_emu("gfx942"), dtype="float16")
     token = int(lm.begin(IDS).argmax())
     want = [token]
     for _ in range(7):
         want.append(int(lm.next(want[-1]).argmax()))
-    fresh = load(llama(), target="rocm -mcpu=gfx942", device=lm.executor.device, dtype="float16", cache=False)
+    assert bool(lm.executor.dropped.get("near")) == windows
+    fresh = load(made, target="rocm -mcpu=gfx942", device=lm.executor.device, dtype="float16")
     fresh.begin(IDS)
     assert list(fresh.ahead(token, Sampling(), None, 7) or ()) == want[1:]
     assert "step" not in lm.report and lm.executor is not lm._whole
