@@ -43,8 +43,12 @@ from .families.linear_recurrence import LinearRecurrence
 from .families.open_scatters import OpenScatter
 from .families.open_sorts import OpenLargest
 from .families.plain_windows import PlainWindows
-from .families.products import few_rows, few_rows_bytes, few_rows_matrix, few_rows_packed, row_folds
+from .families.products import row_folds
 from .families.products.few_columns import FewColumns
+from .families.products.few_rows import FewRows
+from .families.products.few_rows_bytes import ByteRows
+from .families.products.few_rows_matrix import FewRowsMatrix
+from .families.products.few_rows_packed import PackedRows
 from .families.products.projections import Projection
 from .families.products.thin import ThinProduct
 from .families.recurrent import CpuRecurrence
@@ -85,10 +89,10 @@ FAMILIES: tuple[Any, ...] = (
     CpuPacked,
     MxProduct,
     Blocks,
-    few_rows_bytes,
-    few_rows_packed,
-    few_rows_matrix,
-    few_rows,
+    ByteRows,
+    PackedRows,
+    FewRowsMatrix,
+    FewRows,
     Projection,
     row_folds,
     FewColumns,

@@ -14,8 +14,7 @@ shared memory, where what follows is computed: a norm's factor, a gate, an eleme
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from .... import te
 from ....ir import Call, Expr
@@ -42,24 +41,26 @@ _MOST_SUMS = 64  # of a lane
 _MOST_NUMBERS = 128  # of x that a lane has of a piece of packed weights
 
 
-def match(group: Group, target: Target) -> Iterator[FusedForm]:
-    """The space of a group around such a product, or around a projection."""
-    found = operands_of(group, target)
-    if found is None or found[2].m > MOST_ROWS:
-        return
-    if found[2].packed is not None and found[2].m * piece_of(found[2]) > _MOST_NUMBERS:
-        return
-    space = FewRows(group, target, *found)
-    if space.epilogue is not None and next(space.drafts(), None) is not None:
-        yield space
-
-
 class FewRows(FusedForm):
     """See the module."""
 
     template: ClassVar[str] = "few rows"
     stage = "few_rows"
     is_ranked = True
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        """The space of a group around such a product, or around a projection."""
+        found = operands_of(group, target)
+        if found is None or not cls.takes(found[2], target):
+            return None
+        space = cls(group, target, *found)
+        return space if space.epilogue is not None and next(space.drafts(), None) is not None else None
+
+    @classmethod
+    def takes(cls, o: Operands, target: Target) -> bool:
+        """Whether it is for such operands."""
+        return o.m <= MOST_ROWS and (o.packed is None or o.m * piece_of(o) <= _MOST_NUMBERS)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands):
         super().__init__(group, target, form, carriers)

@@ -13,7 +13,6 @@ block, and the four lanes of a row have four; rows 2 q and 2 q + 1 of x are zero
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
@@ -21,16 +20,16 @@ from ....ir import build
 from ....ir.dtype import dtype_info
 from ....ir.expr import Broadcast, Call, Expr, Shuffle
 from ....ir.matrix import MatrixInstr, instructions
+from ....ops.forms import Form
 from ....target import Target
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...space import Choice
-from .few_rows import FewRows
 from .few_rows_codes import WORDS
 from .few_rows_matrix import SHARED_BYTES, SIDE, UNIT
-from .few_rows_operands import PIECE_BYTES, Operands, operands_of
+from .few_rows_operands import PIECE_BYTES, Operands
 from .few_rows_packed import PackedLoops, PackedRows
 
 _BLOCK = 32  # codes: 16 bytes, what a lane loads at once
@@ -42,28 +41,6 @@ _BLOCK_WORDS = 16  # of a block's two parts in shared memory
 _NIBBLES = 0x0F0F0F0F
 
 
-def match(group: Group, target: Target) -> Iterator[FewRows]:
-    """The space of a group around such a product."""
-    found = operands_of(group, target) if target.chip.early_start else None
-    if found is None or not _is_served(found[2]):
-        return
-    unit = _unit_of(target)
-    if unit is None:
-        return
-    space = ByteRows(group, target, *found, unit)
-    space.is_second = space.is_second and "contraction" not in found[0].attrs
-    if space.shared_bytes and space.epilogue is not None and next(space.drafts(), None) is not None:
-        yield space
-
-
-def _unit_of(target: Target) -> MatrixInstr | None:
-    """The instruction of bytes with 16 rows of weights, of which a lane has 8 terms."""
-    found = [
-        i for i in instructions(target) if (i.in_dtype, i.acc_dtype, i.m, i.n, i.k) == ("int8", "int32", SIDE, 8, 32)
-    ]
-    return found[0] if found else None
-
-
 def _is_served(o: Operands) -> bool:
     """Whether x is one row, and codes are of 4 bits in blocks of a lane's load with a scale and one zero point."""
     p = o.packed
@@ -73,14 +50,31 @@ def _is_served(o: Operands) -> bool:
     return not w.format and w.bits == 4 and w.block == _BLOCK and w.zero == int(w.zero)
 
 
+def _shared_bytes(o: Operands) -> int:
+    """Of x: two parts, two scales a block, and zeros."""
+    nbytes = o.k // _BLOCK * (4 * _BLOCK_WORDS + 8) + 4 * _BLOCK_WORDS
+    return nbytes if nbytes <= SHARED_BYTES else 0
+
+
 class ByteRows(PackedRows):
     """The same in whole numbers."""
 
     template: ClassVar[str] = "few packed rows by bytes"
     stage = "few_rows_bytes"
 
-    def __init__(self, group: Group, target: Target, *rest: Any):
-        super().__init__(group, target, *rest)
+    @classmethod
+    def unit_for(cls, o: Operands, target: Target) -> MatrixInstr | None:
+        """The instruction of bytes with 16 rows of weights, of which a lane has 8 terms."""
+        wanted = "int8", "int32", SIDE, 8, 32
+        return next((i for i in instructions(target) if (i.in_dtype, i.acc_dtype, i.m, i.n, i.k) == wanted), None)
+
+    @classmethod
+    def takes(cls, o: Operands, target: Target) -> bool:
+        known = target.chip.early_start and _is_served(o) and cls.unit_for(o, target) is not None
+        return bool(known) and _shared_bytes(o) > 0
+
+    def __init__(self, group: Group, target: Target, form: Form, *rest: Any):
+        super().__init__(group, target, form, *rest)
         # Also of a gate: its rows and the columns' are as quick in tiles of their own.
         self.wanted_loads = self.figures["loads"]
 
@@ -91,9 +85,8 @@ class ByteRows(PackedRows):
 
     @property
     def shared_bytes(self) -> int:
-        """Of x in shared memory: two parts, two scales a block, and zeros."""
-        nbytes = self.o.k // _BLOCK * (4 * _BLOCK_WORDS + 8) + 4 * _BLOCK_WORDS
-        return nbytes if nbytes <= SHARED_BYTES else 0
+        """Of x in shared memory."""
+        return _shared_bytes(self.o)
 
     def issued(self, choice: Choice) -> float:
         """Instructions of a lane: codes as bytes, products, a block's scales, and its share of x."""

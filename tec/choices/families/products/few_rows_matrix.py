@@ -11,7 +11,6 @@ with a norm's scale, is brought to shared memory once for all wavefronts, where 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
@@ -32,7 +31,7 @@ from ...space import Choice
 from . import few_rows
 from .few_rows import FewRows, RowLoops
 from .few_rows_codes import in_pairs, is_served, piece_of_codes
-from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of
+from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, piece_of
 
 # With a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less.
 FUSED_ROWS = 16
@@ -91,22 +90,6 @@ def row_pitch(depth: int, piece: int) -> int:
     return nbytes + (64 - nbytes) % 128
 
 
-def match(group: Group, target: Target) -> Iterator[FewRows]:
-    """The space of a group around such a product."""
-    found = operands_of(group, target)
-    if found is None or found[2].packed is not None:
-        return
-    o = found[2]
-    unit = unit_of(target, o.x.dtype)
-    most = figures.of(FewRowsMatrix.template, target).count("most_rows")
-    # Of a class of sizes one kernel serves one row and many.
-    if unit is None or not (LEAST_ROWS if o.rows is None else 1) <= o.m <= most:
-        return
-    space = FewRowsMatrix(group, target, *found, unit)
-    if space.epilogue is not None and next(space.drafts(), None) is not None:
-        yield space
-
-
 class FewRowsMatrix(FewRows):
     """See the module."""
 
@@ -114,10 +97,21 @@ class FewRowsMatrix(FewRows):
     stage = "few_rows_matrix"
     can_prefetch: ClassVar[bool] = True
 
-    def __init__(
-        self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands, unit: MatrixInstr
-    ):  # fmt: skip
+    @classmethod
+    def unit_for(cls, o: Operands, target: Target) -> MatrixInstr | None:
+        """The instruction that multiplies such operands."""
+        return unit_of(target, o.x.dtype, piece_of(o))
+
+    @classmethod
+    def takes(cls, o: Operands, target: Target) -> bool:
+        # Of a class of sizes one kernel serves one row and many.
+        least, most = LEAST_ROWS if o.rows is None else 1, figures.of(cls.template, target).count("most_rows")
+        return o.packed is None and cls.unit_for(o, target) is not None and least <= o.m <= most
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands):
         super().__init__(group, target, form, carriers, operands)
+        unit = self.unit_for(operands, target)
+        assert unit is not None
         self.unit = unit
         self.along, self.lanes = unit.k // terms_of(unit), self.wave // unit.copies
         self.row_tiles = -(-operands.m // unit.n)

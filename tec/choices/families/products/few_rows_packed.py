@@ -10,13 +10,13 @@ With `turns` a work-group has several groups of columns one after the other: x i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir import build
 from ....ir.dtype import dtype_info
 from ....ir.expr import Expr
+from ....ops.forms import Form
 from ....target import Target
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
@@ -24,7 +24,6 @@ from ...group import Group
 from ...parts import loops
 from ...rules import figures
 from ...space import Choice
-from .few_rows import FewRows
 from .few_rows_codes import WORDS, in_pairs
 from .few_rows_matrix import (
     SHARED_BYTES,
@@ -35,28 +34,10 @@ from .few_rows_matrix import (
     piece_pitch,
     row_pitch,
     terms_of,
-    unit_of,
 )
-from .few_rows_operands import PIECE_BYTES, operands_of, piece_of
+from .few_rows_operands import PIECE_BYTES, Operands, piece_of
 
 _MOST_WORDS = 64  # of codes under way in a lane
-
-
-def match(group: Group, target: Target) -> Iterator[FewRows]:
-    """The space of a group around such a product."""
-    found = operands_of(group, target)
-    if found is None or found[2].packed is None:
-        return
-    o = found[2]
-    unit = unit_of(target, o.x.dtype, piece_of(o))
-    if unit is None or o.m > figures.of(PackedRows.template, target).count("most_rows"):
-        return
-    space = PackedRows(group, target, *found, unit)
-    space.is_second = space.is_second and "contraction" not in found[0].attrs
-    if o.scale is not None and not space.shared_bytes:
-        return  # a norm is of rows in shared memory
-    if space.epilogue is not None and next(space.drafts(), None) is not None:
-        yield space
 
 
 class PackedRows(FewRowsMatrix):
@@ -66,8 +47,16 @@ class PackedRows(FewRowsMatrix):
     stage = "few_packed_rows"
     can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
 
-    def __init__(self, group: Group, target: Target, *rest: Any):
-        super().__init__(group, target, *rest)
+    @classmethod
+    def takes(cls, o: Operands, target: Target) -> bool:
+        most = figures.of(cls.template, target).count("most_rows")
+        if o.packed is None or cls.unit_for(o, target) is None or o.m > most:
+            return False
+        return o.scale is None or _shared_bytes(o) > 0  # a norm is of rows in shared memory
+
+    def __init__(self, group: Group, target: Target, form: Form, *rest: Any):
+        super().__init__(group, target, form, *rest)
+        self.is_second = self.is_second and "contraction" not in form.attrs
         if not target.chip.early_start:  # of a wavefront's few steps all at once
             self.parameters["ahead"] = (4, 8, 2, 1, 7, 3, 5, 6)
         self.parameters["turns"] = (1, 2, 3, 4) if target.chip.early_start and self.shared_bytes else (1,)
@@ -109,8 +98,7 @@ class PackedRows(FewRowsMatrix):
     @property
     def shared_bytes(self) -> int:
         """Of x in shared memory; 0 where it is read from where it lies."""
-        nbytes = self.o.m * row_pitch(self.o.k, self.piece)
-        return nbytes if nbytes <= SHARED_BYTES else 0
+        return _shared_bytes(self.o)
 
     def lds_bytes(self, choice: Choice) -> int:
         """Of the parts of sums, and of x."""
@@ -127,6 +115,11 @@ class PackedRows(FewRowsMatrix):
 
     def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         PackedLoops(self, choice, ib, sources).run(out)
+
+
+def _shared_bytes(o: Operands) -> int:
+    nbytes = o.m * row_pitch(o.k, piece_of(o))
+    return nbytes if nbytes <= SHARED_BYTES else 0
 
 
 class PackedLoops(MatrixLoops):
