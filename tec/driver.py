@@ -67,6 +67,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("unroll", "flat"),
     ("hoist_conditions", "flat"),
     ("sum_in_runs", "flat"),  # of loops without a condition
+    ("own_vectors", "flat"),
     ("remove_noop", "flat"),
     ("compare_numbers", "flat"),
     ("plan_storage", "flat"),
@@ -99,6 +100,7 @@ ACTS: dict[str, Callable[[Func, Target, Callable[[], Features]], bool]] = {
     "cut_loops": lambda f, target, has: not target.is_gpu,
     "vectorize_loops": lambda f, target, has: not target.is_gpu,
     "sum_in_runs": lambda f, target, has: not target.is_gpu and "InRuns" in has().notes,
+    "own_vectors": lambda f, target, has: not target.is_gpu,
     "turn_squares": lambda f, target, has: not target.is_gpu and ForKind.UNROLLED in has().loops,
     "lower_dot": lambda f, target, has: bool(target.chip.dot4),
     "compare_numbers": lambda f, target, has: not target.is_gpu,

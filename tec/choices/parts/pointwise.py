@@ -53,7 +53,7 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     if any(again := repeated(op)) and not again[-2:] == [True, True]:
         _copies(stage, again, extents, lanes * vectors, threads)
         return
-    is_cut = total is not None and chooses(op)
+    is_cut = chooses(op)
     copies_lines = total is not None and is_moved(op) and line(op) > 0 and (extents[-1] or 0) > 1
     if len(axes) > 1 and total is not None:
         count = len(axes) if is_flat(op) and not asks_places(op) else row_axes(op)
@@ -67,7 +67,8 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         # Rows of open length may be of a few elements, and be many.
         axes = [*axes[:-count], stage.fuse(*axes[-count:], wide=True)]
         extents = [*extents[:-count], None]
-    if is_cut and (not threads or math.prod(n or 0 for n in extents[:-1]) >= _FEW_ROWS):
+    # Rows of an open number are taken to be some.
+    if is_cut and (not threads or None in extents[:-1] or math.prod(n or 0 for n in extents[:-1]) >= _FEW_ROWS):
         if threads:
             over_threads(stage, axes[:-1], extents[:-1])
         return
@@ -89,7 +90,8 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         stage.vectorize(vec)
     if threads:
         loops = [*axes[:-1], outer]
-        if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
+        # A vector, and no loop; or vectors of a row of open length, whose places in a fused loop would be a division each.
+        if (inner is None or inner <= lanes) and len(loops) > 1:
             loops, extents = loops[:-1], extents[:-1]
         over_threads(stage, loops, extents)
 

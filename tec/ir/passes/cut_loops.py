@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from ...target import Target
 from .. import build as B
@@ -98,6 +99,8 @@ class _Cutter:
         """Loop `k` in parts."""
         loop = self.loops[k]
         low, extent = const_int(loop.min), const_int(loop.extent)
+        if low is not None and extent is None:
+            return self._cut_open(k, store)
         if low is None or extent is None or extent < 1:
             return loop.with_body(self.level(k + 1, store))
         asked = [
@@ -115,6 +118,48 @@ class _Cutter:
             )
             parts.append(part if len(ends) == 2 else clone(part, {}))
         return S.seq(*parts)
+
+    def _cut_open(self, k: int, store: S.BufferStore) -> S.Stmt:
+        """Loop `k` of open length in parts, where the places of its conditions' changes have an order for all sizes; a place outside of the loop is at its end."""
+        loop, later = self.loops[k], [*(x.var for x in self.loops[k + 1 :]), *_named(store.value)]
+        end = self.analyzer.simplify(B.add(loop.min, B.maximum(loop.extent, B.const(0, loop.extent.dtype))))
+        asked = [
+            (c, self._between(loop.min, found[0], end), found[1]) for c in _conditions(store.value)
+            if (found := self._place(c, loop.var)) is not None and not any(uses_var(found[0], v) for v in later)
+        ]  # fmt: skip
+        ends = [loop.min, end]
+        for _, at, _ in asked:
+            where = next((n for n, e in enumerate(ends) if self.analyzer.can_prove(B.compare("le", at, e))), None)
+            if where is None or (where and not self.analyzer.can_prove(B.compare("le", ends[where - 1], at))):
+                return loop.with_body(self.level(k + 1, store))
+            if not self.analyzer.can_prove_equal(at, ends[where]):
+                ends.insert(where, at)
+        parts = []
+        for begin, stop in pairwise(ends):
+            answers = {id(c): self.analyzer.can_prove(B.compare("ge", begin, at)) == up for c, at, up in asked}
+            body = self.level(k + 1, self._with(store, answers) if answers else store)
+            steps = self.analyzer.simplify(B.sub(stop, begin))
+            part = S.For(loop.var, begin, steps, body, loop.kind)
+            parts.append(part if len(ends) == 2 else clone(part, {}))
+        return S.seq(*parts)
+
+    def _between(self, low: E.Expr, at: E.Expr, high: E.Expr) -> Any:
+        """A place, or the end that it is beyond."""
+        if not self.analyzer.can_prove(B.compare("le", low, at)):
+            at = B.maximum(low, at)
+        if not self.analyzer.can_prove(B.compare("le", at, high)):
+            at = B.minimum(at, high)
+        return self.analyzer.simplify(at)
+
+    def _place(self, c: E.Expr, var: E.Var) -> tuple[E.Expr, bool] | None:
+        """As `_solved`, of a variable that a comparison takes once, for a place that is no number."""
+        found = self._linear(c, var)
+        if found is None or abs(found[0]) != 1:
+            return None
+        bound, holds_above = _BOUNDS[type(c)]
+        if found[0] < 0:
+            return self.analyzer.simplify(B.add(found[1], 1 - bound)), not holds_above
+        return self.analyzer.simplify(B.sub(B.const(bound, var.dtype), found[1])), holds_above
 
     def _changing(self, k: int, store: S.BufferStore) -> E.Expr | None:
         """A condition that changes at most once in loop `k`, at a place that depends on the loops around."""

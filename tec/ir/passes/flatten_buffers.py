@@ -23,7 +23,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..storage_align import row_major_strides
 from ..visit import map_expr, map_stmt
-from .rewrite_util import widen
+from .rewrite_util import same_expr, widen
 
 _INT32_MAX = 2**31 - 1
 
@@ -171,12 +171,13 @@ class _Flattener:
         dtype = flat.dtype or "int32"
         total: E.Expr = E.IntImm(0, dtype)
         vector: E.Expr | None = None
-        for i, stride in zip(indices, flat.strides):
+        places = zip(indices, flat.strides) if dtype == "int32" else self._joined(indices, flat.strides)
+        for i, stride in places:
             if dtype_info(i.dtype).lanes > 1:
                 vector = _vector_term(i, stride, dtype)
                 continue
             if dtype == "int64":
-                total = B.add(total, B.mul(_whole(i), widen(stride)))
+                total = B.add(total, B.mul(i, stride))
             else:
                 total = B.add(total, B.mul(B.cast(dtype, i), B.cast(dtype, stride)))
         if vector is None:
@@ -184,6 +185,27 @@ class _Flattener:
         if isinstance(vector, E.Ramp):
             return E.Ramp(B.add(total, vector.base), vector.stride, vector.lanes)
         return E.Add(E.Broadcast(total, dtype_info(vector.dtype).lanes), vector)
+
+    def _joined(self, indices: tuple[E.Expr, ...], strides: tuple[E.Expr, ...]) -> list[tuple[E.Expr, E.Expr]]:
+        """Indices and their strides, where quotient and remainder of one number that is counted in int64 are that number."""
+        found = [
+            (_whole(i) if dtype_info(i.dtype).lanes == 1 else i, widen(stride)) for i, stride in zip(indices, strides)
+        ]
+        k = 0
+        while k + 1 < len(found):
+            (high, far), (low, near) = found[k : k + 2]
+            is_pair = (
+                isinstance(high, E.FloorDiv)
+                and isinstance(low, E.FloorMod)
+                and same_expr(high.a, low.a)
+                and same_expr(high.b, low.b)
+            )
+            if is_pair and self.analyzer.can_prove_equal(far, B.mul(widen(high.b), near)):  # type: ignore[attr-defined]
+                found[k : k + 2] = [(high.a, near)]  # type: ignore[attr-defined]
+                k = max(0, k - 1)
+            else:
+                k += 1
+        return found
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.BufferStore):
