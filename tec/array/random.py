@@ -22,6 +22,7 @@ from .array import Array
 from .creation import asarray, shape_of
 from .dtypes import DTypeLike, as_dtype
 from .elementwise import bitwise_right_shift, cos, log, sqrt
+from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import astype, reshape, take
 from .node import TRACED, leaf
@@ -241,6 +242,10 @@ def shuffle(x: Array) -> None:
 def choice(a: Any, size: ShapeLike = (), *, replace: bool = True, device: DeviceLike = None) -> Array:
     """Elements of a vector, or of the numbers 0 to a - 1."""
     return _shared(a.device if isinstance(a, Array) else device).choice(a, size, replace=replace)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, __dir__())
 
 
 __dir__ = listed(__name__)

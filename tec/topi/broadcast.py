@@ -79,7 +79,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
     total = tensor(xs[0], "elemwise_sum")
     for x in xs[1:]:
         total = add(total, tensor(x, "elemwise_sum"))
-    return total
+    return total if len(xs) > 1 else elementwise(lambda e: e, total, name="elemwise_sum")  # a tensor of its own
 
 
 def broadcast_to(data: Tensor, shape: Any) -> Tensor:

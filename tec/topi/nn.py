@@ -74,13 +74,13 @@ def _list(v: Any, n: int, what: str) -> tuple[int, ...]:
 def _padding(
     padding: Any, kernel: Sequence[int], dilation: Sequence[int], what: str
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Padding in front and behind from te's forms: a number, one a dimension, or all fronts and then all backs; "SAME", "VALID"."""
+    """Padding in front and behind from te's forms: a number, one a dimension, or all fronts and then all backs; "SAME" (the larger half in front), "VALID"."""
     n = len(kernel)
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise ExprError(f"{what}: padding {padding!r}", hint="it is numbers, 'SAME' or 'VALID'")
         whole = [d * (k - 1) if padding.upper() == "SAME" else 0 for k, d in zip(kernel, dilation)]
-        return tuple(w // 2 for w in whole), tuple(w - w // 2 for w in whole)
+        return tuple(w - w // 2 for w in whole), tuple(w // 2 for w in whole)
     if isinstance(padding, int) or len(padding) == n:
         both = _list(padding, n, f"{what}: padding")
         return both, both

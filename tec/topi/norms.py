@@ -33,8 +33,11 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Sequence[
     return y if beta is None else broadcast.add(y, tensor(beta, "layer_norm"))  # type: ignore[no-any-return]
 
 
-def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: float = 1e-5) -> Tensor:
-    """x / sqrt(mean of squares + epsilon) * weight over `axis`."""
+def rms_norm(data: Tensor, weight: Tensor, axis: Any = -1, epsilon: Any = 1e-5, *more: float) -> Tensor:
+    """x / sqrt(mean of squares + epsilon) * weight over `axis`. As `(data, weight, bias, axis, epsilon)`, which TVM had first: with a bias."""
+    if more or axis is None or isinstance(axis, Tensor):
+        made = rms_norm(data, weight, epsilon, *more)
+        return made if axis is None else broadcast.add(made, axis)
     x = tensor(data, "rms_norm")
     axes = tuple(axis_of(a, x.ndim, "rms_norm") for a in ([axis] if isinstance(axis, int) else axis))
     wide = x if x.dtype in ("float32", "float64") else x.astype("float32")
@@ -72,9 +75,11 @@ def group_norm(
 
 
 def instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: int, axis: Sequence[int], epsilon: float = 1e-5
+    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: Any, axis: Any = None, epsilon: float = 1e-5
 ) -> Tensor:
-    """Each channel of each picture normalized over its places."""
+    """Each channel of each picture normalized over its places. As `(data, gamma, beta, axis, epsilon)`, which TVM had first: layer_norm."""
+    if isinstance(channel_axis, Sequence):
+        return layer_norm(data, gamma, beta, channel_axis, epsilon if axis is None else axis)
     return group_norm(data, gamma, beta, type_of(tensor(data, "instance_norm")).shape[1], channel_axis, axis, epsilon)
 
 
@@ -84,21 +89,39 @@ def batch_norm(
     beta: Tensor,
     moving_mean: Tensor,
     moving_var: Tensor,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
+    axis: int | None = None,
+    epsilon: float | None = None,
+    center: bool | None = None,
+    scale: bool | None = None,
+    training: bool | None = None,
+    momentum: float | None = None,
 ) -> list[Tensor]:
-    """Inference: (x - mean) / sqrt(var + epsilon) * gamma + beta along `axis`. Returns [y, moving_mean, moving_var], the last two as they are."""
-    x = tensor(data, "batch_norm")
-    mean, var, g, b = (along(tensor(v, "batch_norm"), axis, x) for v in (moving_mean, moving_var, gamma, beta))
+    """(x - mean) / sqrt(var + epsilon) * gamma + beta along `axis` (1). Returns [y, moving_mean, moving_var].
 
-    def body(v: Any, m: Any, s: Any, g: Any, b: Any) -> Any:
-        v = (v - m) / te.sqrt(s + te.const(epsilon, x.dtype))
-        v = v * g if scale else v
-        return v + b if center else v
+    In training mean and variance are the batch's, and the moving ones go towards them by `momentum` (0.1); else these are copied.
+    """
+    x, at = tensor(data, "batch_norm"), 1 if axis is None else axis
+    moving = [tensor(v, "batch_norm") for v in (moving_mean, moving_var)]
+    if training:
+        share = 0.1 if momentum is None else momentum
+        rest = tuple(k for k in range(x.ndim) if k != axis_of(at, x.ndim, "batch_norm"))
+        mean = output("reduce_mean", [x], axes=rest, keepdims=False)
+        apart = broadcast.subtract(x, along(mean, at, x))
+        seen = [mean, output("reduce_mean", [broadcast.multiply(apart, apart)], axes=rest, keepdims=False)]
+        moving = [
+            elementwise(lambda m, v: m * (1 - share) + v * share, m, v, name="moving") for m, v in zip(moving, seen)
+        ]
+    else:  # outputs are tensors of their own
+        seen, moving = moving, [elementwise(lambda v: v, t, name="moving") for t in moving]
+    m, v, g, b = (along(tensor(t, "batch_norm"), at, x) for t in (*seen, gamma, beta))
+    tiny = te.const(1e-5 if epsilon is None else epsilon, x.dtype)
 
-    return [elementwise(body, x, mean, var, g, b, name="batch_norm", tag=BROADCAST), moving_mean, moving_var]
+    def body(e: Any, m: Any, s: Any, g: Any, b: Any) -> Any:
+        e = (e - m) / te.sqrt(s + tiny)
+        e = e * g if scale is None or scale else e
+        return e + b if center is None or center else e
+
+    return [elementwise(body, x, m, v, g, b, name="batch_norm", tag=BROADCAST), *moving]
 
 
 def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2.0) -> Tensor:

@@ -133,7 +133,7 @@ class Part(ModuleType):
 
 # Parts of TVM that programs import beside te, often without use.
 PARTS = (
-    "auto_scheduler", "contrib.cublas", "contrib.cudnn", "contrib.debugger", "contrib.ndk", "contrib.pickle_memoize",
+    "auto_scheduler", "contrib.cublas", "contrib.cudnn", "contrib.debugger", "contrib.ndk",
     "contrib.popen_pool", "contrib.xcode", "contrib.rocm", "contrib.tar", "ir.instrument", "meta_schedule", "micro", "parser", "relax", "relay.analysis", "relay.backend", "relay.backend.name_transforms",
     "relay.dataflow_pattern", "relay.op", "relay.quantize", "relay.scope_builder", "relay.testing", "relay.transform", "rpc", "rpc.server", "rpc.tracker", "script.ir_builder", "support", "tir.analysis", "tir.schedule", "tir.tensor_intrin", "tir.usmp", "driver.tvmc",
 )  # fmt: skip

@@ -240,6 +240,7 @@ def test_random_numbers_by_numpys_names() -> None:
     (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.Tensor, "asarray"), (lambda x: xp.get_default_memory_pool, "dev.memory"),
     (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.roots(x), "np.roots"),
     (lambda x: xp.nn.conv2d, "conv\\(x, weight"), (lambda x: xp.nn.relus, "relu meant"), (lambda x: xp.optim.RMSprop, "Adam"), (lambda x: xp.linalg.expm, "scipy"),
+    (lambda x: xp.random.PRNGKey, "Generator"), (lambda x: xp.random.permutate, "permutation meant"),
     (lambda x: xp.fft.fft3, "fft"), (lambda x: xp.bitwise_count(x), "integers"),
     (lambda x: xp.einsum("ij,jk->ik", x), "one term for each"), (lambda x: xp.einsum("ij->i", x), "1 dimensions"),
     (lambda x: xp.array_split(x, 0), "one part"), (lambda x: xp.split(x, -1), "one part"), (lambda x: xp.diag(x[0]), "vectors and matrices"),

@@ -175,3 +175,16 @@ def test_operators_that_are_tvms_own_way():
     assert testing.dispatch("llvm", {"generic": 1, "cpu": 2}) == 2 and testing.dispatch("cuda", {"generic": 1}) == 1
     kinds = {"generic": 1, "gpu": 2, "cuda": 3}
     assert testing.dispatch("cuda", kinds) == 3 and testing.dispatch("rocm -mcpu=gfx942", kinds) == 2
+
+
+def test_results_that_tests_keep() -> None:
+    from tec.compat.tvm.contrib.pickle_memoize import memoize
+
+    made = []
+
+    @memoize("names.kept")
+    def reference(n: int) -> list[int]:
+        made.append(n)
+        return [n]
+
+    assert reference(3) is reference(3) and reference(4) == [4] and made == [3, 4]

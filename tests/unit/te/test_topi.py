@@ -149,6 +149,11 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
     "conv1d": (
         lambda x, w: nn.conv1d_ncw(x, w, 1, "SAME"), lambda x, w: conv(x[:, :, None], w[:, :, None])[:, :, 1], (IMAGE[:, :, 0], WEIGHT[:, :, :, 0]),
     ),
+    "conv1d, an even window": (  # the larger half of the padding is in front
+        lambda x, w: nn.conv1d_ncw(x, w, 1, "SAME"),
+        lambda x, w: np.einsum("nct,oc->not", np.pad(x, ((0, 0), (0, 0), (1, 0)))[..., :-1], w[..., 0]) + np.einsum("nct,oc->not", x, w[..., 1]),
+        (IMAGE[:, :, 0], WEIGHT[:, :, 0]),
+    ),
     "max_pool": (lambda x: nn.pool2d(x, 3, 2, 1, 1, "max"), lambda x: windows(x, (3, 3), (2, 2), -np.inf).max((-1, -2)), (IMAGE,)),
     "avg_pool": (lambda x: nn.pool2d(x, 2, 1, 1, 1, "avg"), lambda x: windows(x, (2, 2), (1, 1), 0).mean((-1, -2)), (IMAGE,)),
     "avg_pool without padding": (
@@ -166,6 +171,19 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
     "batch_norm": (
         lambda x, v, s: nn.batch_norm(x, v, v, v, s)[0],
         lambda x, v, s: ((x.transpose(0, 2, 3, 1) - v) / np.sqrt(s + np.float32(1e-5)) * v + v).transpose(0, 3, 1, 2), (IMAGE, V, abs(V)),
+    ),
+    "batch_norm in training": (
+        lambda x, v, s: topi.concatenate([topi.reshape(t, (-1,)) for t in nn.batch_norm(x, v, v, v, s, 1, 1e-5, True, True, True, 0.25)]),
+        lambda x, v, s: np.concatenate([
+            (normalized(x, (0, 2, 3)) * v[:, None, None] + v[:, None, None]).reshape(-1), 0.75 * v + 0.25 * x.mean((0, 2, 3)), 0.75 * s + 0.25 * x.var((0, 2, 3)),
+        ]), (IMAGE, V, abs(V)),
+    ),
+    "TVM 0.14's norms": (
+        lambda a, v: topi.stack([nn.instance_norm(a, v, v, [1], 1e-3), nn.rms_norm(a, v, v, [1], 1e-3), nn.rms_norm(a, v, None, -1)]),
+        lambda a, v: np.stack([
+            (a - a.mean(1, keepdims=True)) / np.sqrt(a.var(1, keepdims=True) + 1e-3) * v + v, a / np.sqrt((a * a).mean(1, keepdims=True) + 1e-3) * v + v,
+            a / np.sqrt((a * a).mean(1, keepdims=True) + 1e-5) * v,
+        ]), (A, V),
     ),
     "bias_add": (nn.bias_add, lambda x, v: x + v[:, None, None], (IMAGE, V)),
     "flatten": (nn.flatten, lambda x: x.reshape(2, -1), (IMAGE,)),
