@@ -15,7 +15,7 @@ from ..te.tensor_ops import BROADCAST, broadcast_dims, elementwise
 from .operators import tensor
 
 __all__ = [
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "elemwise_sum", "equal", "floor_divide", "floor_mod", "greater", "greater_equal",
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "elemwise_sum", "equal", "expand_like", "floor_divide", "floor_mod", "greater", "greater_equal",
     "left_shift", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power",
     "right_shift", "subtract",
 ]  # fmt: skip
@@ -97,6 +97,27 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
             hint="sizes that are equal or 1, aligned at the last dimension",
         )
     return elementwise(lambda v: v, x, name="broadcast_to", tag=BROADCAST, shape=wanted)
+
+
+def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int]) -> Tensor:
+    """`a` with new dimensions at `axis`, of the sizes that `shape_like` has there. Raises ExprError where these are not all that `a` lacks.
+
+    >>> topi.expand_like(te.placeholder((3,), name="a"), te.placeholder((3, 3, 2), name="b"), [1, 2]).shape
+    (3, 3, 2)
+    """
+    x, like = tensor(a, "expand_like"), tensor(shape_like, "expand_like")
+    new = {k % max(like.ndim, 1) for k in axis}
+    if len(new) + x.ndim != like.ndim:
+        if x.ndim == 1 and len(new) == like.ndim:  # a number, as one element
+            return elementwise(lambda v: v, x, name="expand_like", tag=BROADCAST, shape=like.shape)
+        raise ExprError(
+            f"expand_like of {x.ndim} dimensions to {like.ndim} by {len(new)} new ones",
+            hint="axis names each dimension of shape_like that a has not",
+        )
+    made: Tensor = te.compute(
+        like.shape, lambda *i: x(*(at for k, at in enumerate(i) if k not in new)), name="expand_like", tag=BROADCAST
+    )
+    return made
 
 
 __dir__ = listed(__name__)

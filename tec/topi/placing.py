@@ -10,6 +10,7 @@ from ..errors import ExprError
 from ..te import Tensor
 from . import reduction
 from .operators import axis_of, compute, output, tensor, type_of
+from .slices import number_of
 from .tag import INJECTIVE
 from .transform import reshape
 
@@ -36,14 +37,20 @@ def matrix_set_diag(data: Tensor, diagonal: Tensor, k: Any = 0, align: str = "RI
 
 
 def strided_set(
-    a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None
+    a: Tensor,
+    v: Tensor,
+    begin: Sequence[int] | Tensor,
+    end: Sequence[int] | Tensor,
+    strides: Sequence[int] | Tensor | None = None,
 ) -> Tensor:
-    """`a` with `a[begin:end:strides] = v`, whose bounds are numbers, negative ones counted from the end. Raises ExprError where v has another shape.
+    """`a` with `a[begin:end:strides] = v`, negative bounds being counted from the end. Bounds may be tensors too, of integers. Raises ExprError where v has another shape.
 
     >>> topi.strided_set(te.placeholder((4, 6), name="a"), te.placeholder((2, 2), name="v"), [1, 0], [3, 6], [1, 3]).shape
     (4, 6)
     """
     x, values = tensor(a, "strided_set"), tensor(v, "strided_set")
+    if any(isinstance(t, Tensor) for t in (begin, end, strides)):
+        return _set_by_values(x, values, begin, end, strides)
     shape = type_of(x).shape
     steps = [*(strides or []), *[1] * x.ndim][: x.ndim]
     regions = []
@@ -71,6 +78,27 @@ def strided_set(
         return te.if_then_else(te.all(*inside), te.cast(x.dtype, values(*place)), x(*i))
 
     return compute(x.shape, element, "strided_set", INJECTIVE) if all(map(len, regions)) else x
+
+
+def _set_by_values(x: Tensor, values: Tensor, begin: Any, end: Any, strides: Any) -> Tensor:
+    """A region whose bounds are read when it runs."""
+    count = type_of(begin).size if isinstance(begin, Tensor) else len(begin)
+
+    def element(*i: Any) -> Any:
+        inside, place = [], list(i)
+        for k in range(min(count, x.ndim)):
+            n, at, step = te.cast("int64", x.shape[k]), te.cast("int64", i[k]), number_of(strides, k)
+            back = step < 0
+            low, high = te.select(back, te.const(-1, "int64"), te.const(0, "int64")), te.select(back, n - 1, n)
+            first, last = (
+                te.max(te.min(te.select(b < 0, b + n, b), high), low) for b in (number_of(begin, k), number_of(end, k))
+            )
+            off, size = te.select(back, first - at, at - first), te.max(te.abs(step), te.const(1, "int64"))
+            inside.append(te.all(off >= 0, te.floormod(off, size) == 0, te.select(back, at > last, at < last)))
+            place[k] = te.max(te.min(te.floordiv(off, size), values.shape[k] - 1), te.const(0, "int64"))
+        return te.if_then_else(te.all(*inside), te.cast(x.dtype, values(*place)), x(*i))
+
+    return compute(x.shape, element, "strided_set", INJECTIVE)
 
 
 def invert_permutation(data: Tensor) -> Tensor:

@@ -57,24 +57,26 @@ def strided_slice(
     return x
 
 
+def number_of(of: Any, k: int) -> Any:
+    """Number k of bounds or steps, which a list or a tensor gives; 1 where there is none."""
+    if of is None or (not isinstance(of, Tensor) and k >= len(of)):
+        return te.const(1, "int64")
+    return te.cast("int64", of(k) if isinstance(of, Tensor) else of[k])
+
+
 def _slice_by_values(x: Tensor, begin: Any, strides: Any, axes: Sequence[int] | None) -> Tensor:
     """A slice whose bounds are read when it runs. An array that is larger than what is between them repeats the last element."""
     count = type_of(begin).size if isinstance(begin, Tensor) else len(begin)
     where = [axis_of(k, x.ndim, "strided_slice") for k in (axes if axes is not None else range(count))]
     shape = [te.size_var(f"taken{k}") if k in where else n for k, n in enumerate(x.shape)]
 
-    def number(of: Any, k: int) -> Any:
-        if of is None or (not isinstance(of, Tensor) and k >= len(of)):
-            return te.const(1, "int64")
-        return te.cast("int64", of(k) if isinstance(of, Tensor) else of[k])
-
     def element(*i: Any) -> Any:
         index = list(i)
         for k, axis in enumerate(where):
             n, zero = te.cast("int64", x.shape[axis]), te.const(0, "int64")
-            first = number(begin, k)
+            first = number_of(begin, k)
             first = te.min(te.max(te.select(first < 0, first + n, first), zero), n - 1)
-            index[axis] = te.min(te.max(first + te.cast("int64", i[axis]) * number(strides, k), zero), n - 1)
+            index[axis] = te.min(te.max(first + te.cast("int64", i[axis]) * number_of(strides, k), zero), n - 1)
         return x(*index)
 
     return compute(shape, element, "strided_slice", INJECTIVE)

@@ -188,3 +188,11 @@ def test_results_that_tests_keep() -> None:
         return [n]
 
     assert reference(3) is reference(3) and reference(4) == [4] and made == [3, 4]
+
+
+def test_references_of_slices() -> None:
+    x = np.arange(24).reshape(4, 6)
+    assert (testing.strided_slice_python(x, [3, None], [0, 4], [-2]) == x[3:0:-2, :4]).all()
+    assert (testing.strided_slice_python(x, [1, 2], [2, -1], None, "size") == x[1:3, 2:]).all()
+    assert (testing.strided_slice_python(x, [2], [5], None, axes=[1]) == x[:, 2:5]).all()
+    assert (testing.strided_set_python(x, -1, [0], [2], [1])[:2] == -1).all() and x[0, 0] == 0

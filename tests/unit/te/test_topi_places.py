@@ -97,6 +97,20 @@ def test_strided_set(begin, end, strides):
     want = x.copy()
     want[at] = v
     np.testing.assert_array_equal(made(lambda a, b: topi.strided_set(a, b, begin, end, strides), x, v), want)
+    bounds = [np.array(w, "int32") for w in (begin, end, steps)]
+    if v.size:
+        np.testing.assert_array_equal(made(topi.strided_set, x, v, *bounds), want)
+
+
+def test_expand_like():
+    x, like = RNG.standard_normal((3, 2)).astype("float32"), np.zeros((4, 3, 5, 2), "float32")
+    want = np.broadcast_to(x[None, :, None], like.shape)
+    np.testing.assert_array_equal(made(lambda a, b: topi.expand_like(a, b, [0, -2]), x, like), want)
+    np.testing.assert_array_equal(
+        made(lambda a, b: topi.expand_like(a, b, [0, 1]), x[0, :1], x), np.full_like(x, x[0, 0])
+    )
+    with pytest.raises(ExprError, match="2 dimensions to 4 by 1"):
+        made(lambda a, b: topi.expand_like(a, b, [0]), x, like)
 
 
 def test_places():

@@ -36,6 +36,29 @@ def softmax_python(a_np: Any, axis: int = 1) -> Any:
     return e / e.sum(axis, keepdims=True)
 
 
+def _slices(begin: Any, end: Any, strides: Any, slice_mode: str = "end") -> tuple[slice, ...]:
+    steps = [1 if s is None else s for s in ([] if strides is None else strides)]
+    steps += [1] * (len(begin) - len(steps))
+    if slice_mode == "size":  # `end` holds sizes, -1 being all that is left
+        end = [None if n == -1 else (b or 0) + n for b, n in zip(begin, end)]
+    return tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps))
+
+
+def strided_slice_python(
+    data: Any, begin: Any, end: Any, strides: Any, slice_mode: str = "end", axes: Any = None
+) -> Any:
+    """`data[begin:end:strides]` in NumPy, by dimension (of `axes`)."""
+    given = dict(zip(range(len(begin)) if axes is None else axes, _slices(begin, end, strides, slice_mode)))
+    return data[tuple(given.get(k, slice(None)) for k in range(data.ndim))]
+
+
+def strided_set_python(data: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
+    """`data` with `data[begin:end:strides] = v` in NumPy."""
+    made = data.copy()
+    made[_slices(begin, end, strides)] = v
+    return made
+
+
 def get_conv2d_nchw_implement(target: Any) -> Any:
     """The definition and the schedule of a convolution."""
     return topi.nn.conv2d_nchw, topi.generic.schedule_conv2d_nchw
