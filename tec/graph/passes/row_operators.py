@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph import Graph, Value
+from ..graph import Graph, Node, Value
 from .patterns import Either, Found, Named, Rule, apply_rule, last_axes, number
+from .rewrite import Rebuild, rebuild
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -52,8 +53,31 @@ RULES = (
 )  # fmt: skip
 
 
+def _picked_logarithms(graph: Graph) -> Graph:
+    """Elements picked from a logarithm of softmax as those of its operand less the logarithm of the rows' sums: a loss over a vocabulary then reads the rows once and writes none
+    of them. Narrow floats stay: the logarithm of a sum, rounded to one, is off by more than the difference may be large."""
+    outputs, users = set(graph.outputs), graph.users()
+
+    def handle(b: Rebuild, node: Node) -> bool:
+        log = node.inputs[0] if node.op == "gather_elements" else None
+        if log is None or log.node is None or log.node.op != "log_softmax" or log.dtype not in ("float32", "float64"):
+            return False
+        last = log.ndim - 1
+        axes = {a % log.ndim for a in (*log.node.attrs["axes"], node.attrs["axis"])}
+        if axes != {last} or log in outputs or len(users[log]) > 1:
+            return False
+        x, index = b.value(log.node.inputs[0]), b.value(node.inputs[1])
+        (picked,) = b.new.add("gather_elements", [x, index], node.attrs, "", node.origin)
+        (whole,) = b.new.add("log_sum_exp", [x], {"axis": last}, "", log.node.origin)
+        (out,) = node.outputs
+        b.map[out] = b.new.add("subtract", [picked, whole], {}, out.name, node.origin)[0]
+        return True
+
+    return rebuild(graph, handle)
+
+
 def row_operators(graph: Graph) -> Graph:
     """The graph with each rule's pattern as its operator."""
     for rule in RULES:
         graph = apply_rule(rule, graph)
-    return graph
+    return _picked_logarithms(graph) if any(n.op == "log_softmax" for n in graph.nodes) else graph

@@ -180,13 +180,28 @@ def _exclusive(found: Found, out: Value) -> dict[str, Any] | None:
     axis, of_slice = sums.attrs["axis"], part.attrs
     if sums.attrs["exclusive"] or sums.attrs["reverse"] or out.node.attrs["axis"] != axis or out.type != x.type:
         return None
-    if any(of_slice["starts"]) or set(of_slice["steps"]) != {1} or found["zero"].shape[axis] != 1:
+    if any(of_slice["starts"]) or set(of_slice["steps"]) != {1} or not _is_one_zero(found["zero"], axis):
         return None
-    begun = found["zero"]
-    if begun.node is not None and begun.node.op == "broadcast_to":
-        begun = begun.node.inputs[0]
+    return {**sums.attrs, "exclusive": True}
+
+
+def _shifted(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of sums of a zero and all elements but the last."""
+    sums, part, joined, x = out.node, found["part"].node, found["joined"].node, found["x"]
+    assert sums is not None and part is not None and joined is not None
+    axis, of_slice = sums.attrs["axis"] % x.ndim, part.attrs
+    if sums.attrs["exclusive"] or sums.attrs["reverse"] or joined.attrs["axis"] % x.ndim != axis or out.type != x.type:
+        return None
+    if any(of_slice["starts"]) or set(of_slice["steps"]) != {1} or not _is_one_zero(found["zero"], axis):
+        return None
+    return {**sums.attrs, "exclusive": True}
+
+
+def _is_one_zero(v: Value, axis: int) -> bool:
+    """Whether a value is a constant of zeros, one along the axis."""
+    begun = v.node.inputs[0] if v.node is not None and v.node.op == "broadcast_to" else v
     data = const_of(begun)
-    return None if data is None or np.any(data) else {**sums.attrs, "exclusive": True}
+    return v.shape[axis] == 1 and data is not None and not np.any(data)
 
 
 _MEAN = Named("mean", ("reduce_mean", "x"))
@@ -278,6 +293,10 @@ RULES = (
     Rule(
         "an exclusive running sum", ("concat", "zero", Named("sums", ("cumsum", Named("part", ("slice", "x"))))), _exclusive, "cumsum", ("x",),
         "torch has none: its programs put a zero before the sums of all but the last, which are copied for it", is_ordered=True,
+    ),
+    Rule(
+        "an exclusive running sum of what is shifted", ("cumsum", Named("part", ("slice", Named("joined", ("concat", "zero", "x"))))), _shifted, "cumsum", ("x",),
+        "the same, with the zero before the elements",
     ),
     Rule(
         "mish", ("multiply", "x", ("tanh", ("softplus", "x"))), _same, "mish", ("x",),

@@ -80,3 +80,22 @@ def test_a_log_of_a_sum_that_float16_does_not_hold(axis, shape):
         {"x": x}
     )
     np.testing.assert_allclose(got, np.full(got.shape, 1 + np.log(70_000)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("axis, is_alone", [(1, True), (0, True), (1, False)])
+def test_a_picked_logarithm_of_softmax_writes_no_rows(axis, is_alone):
+    """A loss over a vocabulary: one kernel reads the rows, and nothing writes as many."""
+    rng, shape = np.random.default_rng(seeds.number()), (6, 301)
+    g = Graph()
+    b, x = Builder(g), g.input("x", "float32", shape)
+    index = g.input("index", "int64", (6, 1) if axis else (1, 301))
+    log = b.op("log_softmax", x, axes=(axis,))
+    g.set_outputs([b.op("gather_elements", log, index, axis=axis), *([] if is_alone else [log])])
+    found = [n.op for n in optimize(g, TARGET).nodes]
+    assert ("log_softmax" not in found) == (axis == 1 and is_alone)
+    value = rng.standard_normal(shape).astype("float32") * 3
+    picked = rng.integers(0, shape[axis], index.shape)
+    want = np.take_along_axis(value - np.logaddexp.reduce(value, axis, keepdims=True), picked, axis)
+    for target, device in ((TARGET, tec.rocm_emu("gfx942")), (Target("llvm"), tec.cpu())):
+        got = compile_graph(g, target).run({"x": value, "index": picked}, device=device)[0]
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)

@@ -240,6 +240,17 @@ def test_a_running_sum_behind_a_zero(first, starts, axis):
     same(g, found)
 
 
+@pytest.mark.parametrize("first, starts, axis", [(0.0, 0, 2), (0.0, 1, 2), (1.0, 0, 2), (0.0, 0, 3)], ids=str)
+def test_a_running_sum_of_what_is_shifted(first, starts, axis):
+    n = Net()
+    joined = n.concat(n.c(np.full((2, 3, 1, 5), first)), n.x, axis=2)
+    part = n.slice(joined, starts=(0, 0, starts, 0), steps=(1,) * 4, sizes=(2, 3, 4, 5))
+    g = n.done(n.cumsum(part, axis=axis, exclusive=False, reverse=False))
+    found = one_spelling(g)
+    assert (ops(found) == ["cumsum"]) == (first == starts == 0 and axis == 2)
+    same(g, found)
+
+
 def test_every_rule_says_why():
     assert len({r.name for r in RULES}) == len(RULES) and all(r.why for r in RULES)
 
