@@ -237,6 +237,7 @@ class FakeCuda(FakeLibrary):
         97: 232448,
     }
     newest_ptx = (8, 2)
+    version = (12, 2)
 
     def do_cuInit(self, flags: int) -> int:
         return 0 if self.devices else 100
@@ -248,7 +249,7 @@ class FakeCuda(FakeLibrary):
         out(ref, b"what the driver says")
 
     def do_cuDriverGetVersion(self, ref: Any) -> None:
-        out(ref, 12020)
+        out(ref, self.version[0] * 1000 + self.version[1] * 10)
 
     def do_cuDeviceGetCount(self, ref: Any) -> None:
         out(ref, self.devices)
@@ -272,7 +273,7 @@ class FakeCuda(FakeLibrary):
     def do_cuCtxSetCurrent(self, context: int) -> None: ...
 
     def do_cuModuleLoadDataEx(self, ref: Any, image: bytes, count: int, keys: Any, values: Any) -> int:
-        assert count == 2 and list(keys) == [5, 6] and values[1] >= 1024
+        assert list(keys) == [5, 6, 34][:count] and values[1] >= 1024
         text = image.decode()
         version = tuple(int(v) for v in text.split(".version", 1)[1].split(None, 1)[0].split("."))
         if version > self.newest_ptx:

@@ -224,6 +224,17 @@ def test_cuda_ptx_errors():
         vadd_module("cuda", PTX)(a, b, c)
 
 
+@pytest.mark.parametrize("version", [(12, 2), (13, 0)])
+def test_cuda_kernels_of_a_large_text_are_compiled_side_by_side(version):
+    lib = FakeCuda({"vadd": vadd_kernel})
+    lib.version = version
+    dev = custom(CudaDriver(lib), "cuda")
+    large = PTX + b"\n//" + b" " * (200 << 10)
+    for image in (PTX, large):
+        vadd_module("cuda", image)(*arrays(dev))
+    assert [call[2] for call in lib.named("cuModuleLoadDataEx")] == [2, 3 if version == (13, 0) else 2]
+
+
 def test_cuda_shared_memory_beyond_48_kb_is_asked_for_once():
     lib = FakeCuda({"vadd": vadd_kernel})
     dev = custom(CudaDriver(lib), "cuda")
