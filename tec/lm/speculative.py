@@ -104,6 +104,7 @@ class Verifier:
             lm.executor = self.executor
         found = self.executor.run(lm.inputs(tokens, len(lm.ids)))[0]
         lm.ids += tokens
+        lm.length = len(lm.ids)
         return found.numpy()
 
 

@@ -50,6 +50,17 @@ def test_a_new_model_goes_on(lm: Any, state: Path, monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(other.next(9), lm.begin([*PROMPT, *map(ord, whole[:4]), 9]), atol=1e-5)
 
 
+def test_behind_guesses(lm: Any, tmp_path: Path) -> None:
+    """A text that a run of guesses ended, some of which its caches hold."""
+    lm.begin(PROMPT)
+    lm.checked([*PROMPT, 5], [9, 9, 4])
+    lm.save_state(tmp_path / "text.state")
+    other = load(llama(), target="llvm")
+    other.load_state(tmp_path / "text.state")
+    assert other.ids == [*PROMPT, 5, 9, 9, 4]
+    np.testing.assert_allclose(other.next(7), lm.begin([*PROMPT, 5, 9, 9, 4, 7]), atol=1e-5)
+
+
 def test_by_the_package_safetensors(state: Path) -> None:
     from safetensors.numpy import load_file
 
