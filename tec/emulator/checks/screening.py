@@ -38,6 +38,7 @@ _FOLLOWED = re.compile(
     r"(buffer|global)_(wb|inv|gl[01]_inv|wbinv)"
 )
 _PAGE, _LINE = 4096, 64
+_DEFINED = 3  # the state of a page that was put by without its undefined bits, as it had none (`screen.ll`)
 _MOST_WAVES = (1 << 24) - 2
 
 
@@ -111,7 +112,7 @@ class Screen:
         for n, page in enumerate(self._touched().tolist()):
             at = self.pool + 2 * _PAGE * n
             ctypes.memmove(arena.base + page * _PAGE, at, _PAGE)
-            if self.init:
+            if self.init and self.state[page] != _DEFINED:
                 self.memory.defined_pages[page] = 0
                 ctypes.memmove(arena.shadow["undefined"] + page * _PAGE, at + _PAGE, _PAGE)
 

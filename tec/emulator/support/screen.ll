@@ -158,7 +158,7 @@ good:
 bad:
   ret i64 1
 }
-; What lay in a page before the launch first wrote to it, with what of it was undefined, is put by.
+; What lay in a page before the launch first wrote to it, with what of it was undefined, is put by: 2 in the page's byte, or 3 where nothing was, and stays so.
 define internal i64 @save_page(ptr %s, i64 %page) noinline {
 entry:
   %mp = getelementptr i8, ptr %s, i64 $SCREEN.saved
@@ -171,7 +171,7 @@ try:
   br i1 %got, label %save, label %others
 others:
   %v = extractvalue { i8, i1 } %was, 0
-  %done = icmp eq i8 %v, 2
+  %done = icmp uge i8 %v, 2
   br i1 %done, label %good, label %try
 save:
   %np = getelementptr i8, ptr %s, i64 $SCREEN.next
@@ -202,11 +202,26 @@ copy:
   br i1 %any, label %shadow, label %told
 shadow:
   %ua = getelementptr i8, ptr %u, i64 %off
+  %dp = getelementptr i8, ptr %s, i64 $SCREEN.defined
+  %d = load ptr, ptr %dp
+  %dq = getelementptr i8, ptr %d, i64 %page
+  %dv = load i8, ptr %dq
+  %known = icmp eq i8 %dv, 1
+  br i1 %known, label %told, label %scan
+scan:
+  %some = call i64 @nothing_undefined(ptr %ua, i64 4096)
+  %whole = icmp eq i64 %some, 0
+  br i1 %whole, label %whole_page, label %part
+whole_page:
+  store i8 1, ptr %dq
+  br label %told
+part:
   %ugoal = getelementptr i8, ptr %goal, i64 4096
   call void @llvm.memcpy.p0.p0.i64(ptr %ugoal, ptr %ua, i64 4096, i1 false)
   br label %told
 told:
-  store atomic i8 2, ptr %p release, align 1
+  %state = phi i8 [ 2, %copy ], [ 3, %shadow ], [ 3, %whole_page ], [ 2, %part ]
+  store atomic i8 %state, ptr %p release, align 1
   br label %good
 good:
   ret i64 0
@@ -233,7 +248,7 @@ page:
   %i = phi i64 [ %first, %pages ], [ %i1, %kept ]
   %ip = getelementptr i8, ptr %saved, i64 %i
   %is = load atomic i8, ptr %ip acquire, align 1
-  %ready = icmp eq i8 %is, 2
+  %ready = icmp uge i8 %is, 2
   br i1 %ready, label %kept, label %keep
 keep:
   %full = call i64 @save_page(ptr %s, i64 %i)
@@ -292,7 +307,16 @@ define:
   %up = getelementptr i8, ptr %s, i64 $SCREEN.undefined
   %u = load ptr, ptr %up
   %any = icmp ne ptr %u, null
-  br i1 %any, label %clear, label %good
+  br i1 %any, label %whole, label %good
+whole:
+  %dp = getelementptr i8, ptr %s, i64 $SCREEN.defined
+  %defined = load ptr, ptr %dp
+  %dq = getelementptr i8, ptr %defined, i64 %first
+  %dv = load i8, ptr %dq
+  %dknown = icmp eq i8 %dv, 1
+  %one_page = icmp eq i64 %first, %last
+  %all = and i1 %dknown, %one_page
+  br i1 %all, label %good, label %clear
 clear:
   %ua = getelementptr i8, ptr %u, i64 %off
   call void @llvm.memset.p0.i64(ptr %ua, i8 0, i64 %len, i1 false)
@@ -419,6 +443,67 @@ define internal i64 @range_st_lds(i64 %a, i64 %len, ptr %ctx) alwaysinline {
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+;;; scattered
+; Sixteen lanes of $size bytes of LDS wherever they are. 0: nothing to report; 1: something; 2: not looked at, as a lane is no whole dwords or past the end.
+define internal i32 @scattered_${verb}_$size(ptr %at, ptr %map, ptr %own, i64 %lds_size) noinline {
+entry:
+  %v = load <16 x i32>, ptr %at, align 64
+  %odd = and <16 x i32> %v, splat (i32 3)
+  %odd1 = icmp ne <16 x i32> %odd, zeroinitializer
+  %size = trunc i64 %lds_size to i32
+  %room = icmp uge i32 %size, $size
+  %last = sub i32 %size, $size
+  %li = insertelement <16 x i32> poison, i32 %last, i64 0
+  %lv = shufflevector <16 x i32> %li, <16 x i32> poison, <16 x i32> zeroinitializer
+  %past = icmp ugt <16 x i32> %v, %lv
+  %others0 = or <16 x i1> %odd1, %past
+  %others1 = bitcast <16 x i1> %others0 to i16
+  %others2 = icmp eq i16 %others1, 0
+  %all = and i1 %others2, %room
+  br i1 %all, label %lane, label %not
+lane:
+  %l = phi i64 [ 0, %entry ], [ %l1, %lane ]
+  %found = phi i$bits [ 0, %entry ], [ %found1, %lane ]
+  %ap = getelementptr i32, ptr %at, i64 %l
+  %a = load i32, ptr %ap
+  %d0 = lshr i32 %a, 2
+  %d = zext i32 %d0 to i64
+  %p = getelementptr i8, ptr %map, i64 %d
+  %x = load i$bits, ptr %p, align 1
+  %found1 = or i$bits %found, %x
+$stored  %q = getelementptr i8, ptr %own, i64 %d
+  %o = load i$bits, ptr %q, align 1
+  %o1 = or i$bits %o, $does
+  store i$bits %o1, ptr %q, align 1
+  %l1 = add i64 %l, 1
+  %more = icmp ult i64 %l1, 16
+  br i1 %more, label %lane, label %end
+end:
+  %wrong0 = and i$bits %found1, $wrong
+  %wrong = icmp ne i$bits %wrong0, 0
+  %r = zext i1 %wrong to i32
+  ret i32 %r
+not:
+  ret i32 2
+}
+
+;;; scattered_sizes
+define internal i32 @scattered_$verb(ptr %at, i64 %nbytes, ptr %map, ptr %own, i64 %lds_size) alwaysinline {
+entry:
+  switch i64 %nbytes, label %not [ i64 4, label %four i64 8, label %eight i64 16, label %sixteen ]
+four:
+  %r4 = call i32 @scattered_${verb}_4(ptr %at, ptr %map, ptr %own, i64 %lds_size)
+  ret i32 %r4
+eight:
+  %r8 = call i32 @scattered_${verb}_8(ptr %at, ptr %map, ptr %own, i64 %lds_size)
+  ret i32 %r8
+sixteen:
+  %r16 = call i32 @scattered_${verb}_16(ptr %at, ptr %map, ptr %own, i64 %lds_size)
+  ret i32 %r16
+not:
+  ret i32 2
+}
 
 ;;; again
 ; Leaves the wave: under the full checks this launch may have something to report.
@@ -558,9 +643,9 @@ lanes:
   %goes1 = bitcast <16 x i1> %goes0 to i16
   %mk_next = lshr i16 %mk, 1
   %goes = and i16 %goes1, %mk_next
-  br label %run_of_lanes
+${scattered}  br label %run_of_lanes
 run_of_lanes:
-  %left = phi i16 [ %mk, %lanes ], [ %left1, %done ]
+  %left = phi i16 [ %mk, %$by_runs ], [ %left1, %done ]
   %none = icmp eq i16 %left, 0
   br i1 %none, label %stripped, label %lane
 lane:
@@ -680,6 +765,12 @@ fine:
 $stored  br label %$then
 slow:
 
+;;; scattered_look
+  br i1 %on, label %scattered, label %$by_runs
+scattered:
+  %scattered_r = call i32 @scattered_$verb(ptr $at, i64 %nbytes, ptr %map, ptr %own, i64 %lds_size)
+  switch i32 %scattered_r, label %$by_runs [ i32 0, label %$fine i32 1, label %bad ]
+$by_runs:
 ;;; block
 ; A block that the lanes fill without a gap, in any order: rows of a tile of which each is turned by another number.
 block:
@@ -739,9 +830,10 @@ entry:
   %goes1 = bitcast <16 x i1> %goes0 to i16
   %m_next = lshr i16 %m, 1
   %goes = and i16 %goes1, %m_next
-$prepare  br label %lanes
+$prepare  %on = icmp eq i16 %m, -1
+${scattered}  br label %lanes
 lanes:
-  %left = phi i16 [ %m, %entry ], [ %left1, %fine ], [ %left1, %slow ]
+  %left = phi i16 [ %m, %$by_runs ], [ %left1, %fine ], [ %left1, %slow ]
   %none = icmp eq i16 %left, 0
   br i1 %none, label %good, label %lane
 lane:

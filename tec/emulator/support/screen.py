@@ -9,6 +9,12 @@ from __future__ import annotations
 from .template import ir
 
 SPACES = ("global", "lds", "scratch")
+_WRONG_DOES = {
+    "ld": (31, 32),
+    "st": (48, 16),
+}  # bits of a dword's byte in the map of LDS that are something to look at, and that the access sets (`screen.ll`)
+_BYTES = 0x0101010101010101
+_BY_RUNS = "orderly"  # the label of the look at lanes that go on from each other
 
 
 def names(w: int) -> list[str]:
@@ -17,9 +23,12 @@ def names(w: int) -> list[str]:
 
 def screen_functions(w: int) -> str:
     """The functions for wavefronts of `w` lanes; of 16, the one for a strip of them."""
-    text = ir("screen.ranges") + ir("screen.again")
+    text = ir("screen.ranges") + ir("screen.again") + "".join(_scattered(verb) for verb in ("ld", "st"))
     if w == 16:
-        strip = ir("screen.strip", prepare=ir("screen.prepare_lds"), quick=_quick_lds("ld", "lanes"))
+        strip = ir(
+            "screen.strip", prepare=ir("screen.prepare_lds"), quick=_quick_lds("ld", "lanes"), by_runs=_BY_RUNS,
+            scattered=_look_at_scattered("ld", "%buf", "good"),
+        )  # fmt: skip
         return text + strip + "declare i16 @llvm.cttz.i16(i16, i1)\n"
     text += ir("screen.scalar", w=w)
     for space in SPACES:
@@ -33,9 +42,10 @@ def _access(w: int, verb: str, space: str) -> str:
         return ir("screen.scratch", verb=verb, w=w)
     wide = space == "global"
     at = "i64" if wide else "i32"
-    prepare = quick = ""
+    prepare = quick = scattered = ""
     if not wide:
         prepare, quick = ir("screen.prepare_lds"), _quick_lds(verb, "done")
+        scattered = _look_at_scattered(verb, "%kp", "stripped")
     elif verb == "ld":
         prepare, quick = ir("screen.prepare_ld_global"), ir("screen.quick_ld_global")
     return ir(
@@ -59,6 +69,8 @@ def _access(w: int, verb: str, space: str) -> str:
         lanes=", ".join(f"{at} {k}" for k in range(w)),
         prepare=prepare,
         quick=quick,
+        scattered=scattered,
+        by_runs=_BY_RUNS if scattered else "lanes",
         strips=w // 16,
         disorder=2 if verb == "st" else 0,
     )
@@ -66,10 +78,23 @@ def _access(w: int, verb: str, space: str) -> str:
 
 def _quick_lds(verb: str, then: str) -> str:
     """The look at a short run of dwords of LDS in line; `then`: the label behind it."""
-    wrong, does = (31, 32) if verb == "ld" else (48, 16)
-    bytes_ = 0x0101010101010101
+    wrong, does = (x * _BYTES for x in _WRONG_DOES[verb])
     stored = ir("screen.stored_lds") if verb == "st" else ""
-    return ir("screen.quick_lds", wrong=wrong * bytes_, does=does * bytes_, stored=stored, then=then)
+    return ir("screen.quick_lds", wrong=wrong, does=does, stored=stored, then=then)
+
+
+def _scattered(verb: str) -> str:
+    """The look at 16 lanes of whole dwords, one after another without a branch: rows that are padded or turned, as tiles have them."""
+    text = ""
+    for size in (4, 8, 16):
+        wrong, does = (x * (_BYTES & (1 << 2 * size) - 1) for x in _WRONG_DOES[verb])
+        stored = f"  store i{2 * size} 0, ptr %p, align 1\n" if verb == "st" else ""
+        text += ir("screen.scattered", verb=verb, size=size, bits=2 * size, wrong=wrong, does=does, stored=stored)
+    return text + ir("screen.scattered_sizes", verb=verb)
+
+
+def _look_at_scattered(verb: str, at: str, fine: str) -> str:
+    return ir("screen.scattered_look", verb=verb, at=at, fine=fine, by_runs=_BY_RUNS)
 
 
 def _block(w: int) -> str:
