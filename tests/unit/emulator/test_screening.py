@@ -31,6 +31,11 @@ def columns(apart: int) -> str:
     return f"v_and_b32_e32 v3, 3, v0\nv_mul_u32_u24_e32 v3, {apart}, v3\n{words}"
 
 
+# v3: places of words of rows that are padded, so that no lane goes on where another ends; v4: those of 8 bytes of a wave in reverse; v[4:5]: what is stored there.
+PADDED = "v_lshlrev_b32_e32 v3, 1, v1\n"
+REVERSED = "v_xor_b32_e32 v4, 63, v0\nv_lshlrev_b32_e32 v6, 3, v4\nv_mov_b32_e32 v5, 1\n"
+
+
 # Kernels with a fault each, and what is said of it. The work-groups are of 128 work-items in two waves.
 PLANTED = {
     "a wave reads what the other stores": ("race", f"ds_write_b32 v1, v0\n{WAIT}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n"),
@@ -87,6 +92,28 @@ PLANTED = {
         "uninitialized value stored",
         f"v_cmp_ne_u32_e32 vcc, 37, v0\ns_and_saveexec_b64 s[10:11], vcc\nds_write_b32 v1, v0\ns_or_b64 exec, exec, s[10:11]\n{B}{TURNED}ds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
     ),
+    "a wave reads the other's padded rows": (
+        "race",
+        f"{PADDED}ds_write_b32 v3, v0\n{WAIT}v_xor_b32_e32 v3, 0x200, v3\nds_read_b32 v4, v3\n{L}",
+    ),
+    "a wave stores over padded rows that the other read": (
+        "race",
+        f"{PADDED}ds_write_b32 v3, v0\n{B}v_xor_b32_e32 v3, 0x200, v3\nds_read_b32 v4, v3\n{L}v_xor_b32_e32 v3, 0x200, v3\nds_write_b32 v3, v4\n{WAIT}",
+    ),
+    "the padding of rows": (
+        "uninitialized value stored",
+        f"{PADDED}ds_write_b32 v3, v0\n{B}ds_read_b32 v4, v3 offset:4\n{L}global_store_dword v1, v4, s[6:7]\n",
+    ),
+    "padded rows one word too far": ("LDS access out of bounds", f"{PADDED}ds_write_b32 v3, v0 offset:12\n{WAIT}"),
+    "a wave reads the other's double words in reverse": (
+        "race",
+        f"{REVERSED}ds_write_b64 v6, v[4:5]\n{WAIT}v_xor_b32_e32 v6, 0x200, v6\nds_read_b64 v[8:9], v6\n{L}",
+    ),
+    "four words in reverse, of which one has none": (
+        "uninitialized value stored",
+        f"v_cmp_ne_u32_e32 vcc, 37, v0\ns_and_saveexec_b64 s[10:11], vcc\n{REVERSED}ds_write_b64 v6, v[4:5]\ns_or_b64 exec, exec, s[10:11]\n"
+        f"{B}v_xor_b32_e32 v6, 0x7e, v0\nv_lshlrev_b32_e32 v6, 3, v6\nv_and_b32_e32 v6, 0x3f0, v6\nds_read_b128 v[8:11], v6\n{L}v_xor_b32_e32 v8, v8, v10\nglobal_store_dword v1, v8, s[6:7]\n",
+    ),
     "a lane of another wave's array": ("out of bounds", "v_add_u32_e32 v3, 0xe04, v1\nglobal_store_dword v3, v0, s[6:7]\n"),
     "one behind the end of an array": ("out of bounds", f"v_add_u32_e32 v3, 0xe04, v1\nglobal_load_dword v4, v3, s[4:5]\n{V}"),
 }  # fmt: skip
@@ -99,6 +126,10 @@ RIGHT = {
     "a tile that is stored transposed": f"{columns(128)}ds_write_b32 v3, v0\n{B}ds_read_b32 v4, v1\n{L}global_store_dword v3, v4, s[6:7]\n",
     "runs of lanes with others off between": f"v_and_b32_e32 v4, 5, v0\nv_cmp_ne_u32_e32 vcc, 5, v4\nds_write_b32 v1, v0\n{B}s_and_saveexec_b64 s[10:11], vcc\nglobal_load_dword v5, v1, s[4:5]\n"
     f"{TURNED}ds_read_b32 v4, v3\n{WAIT}v_add_u32_e32 v4, v4, v5\nglobal_store_dword v1, v4, s[6:7]\n",
+    "padded rows": f"{PADDED}ds_write_b32 v3, v0\n{B}v_xor_b32_e32 v3, 0x200, v3\nds_read_b32 v4, v3\n{L}s_barrier\nds_write_b32 v3, v4 offset:4\n{B}ds_read_b64 v[8:9], v3\n{L}"
+    "v_add_u32_e32 v8, v8, v9\nglobal_store_dword v1, v8, s[6:7]\n",
+    "double words in reverse": f"{REVERSED}ds_write_b64 v6, v[4:5]\n{B}v_xor_b32_e32 v6, 0x7e, v0\nv_lshlrev_b32_e32 v6, 3, v6\nv_and_b32_e32 v6, 0x3f0, v6\nds_read_b128 v[8:11], v6\n{L}"
+    "v_xor_b32_e32 v8, v8, v10\nglobal_store_dword v1, v8, s[6:7]\n",
     "some lanes": "v_cmp_gt_u32_e32 vcc, 100, v0\nv_mov_b32_e32 v4, 2\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]\n",
 }  # fmt: skip
 
@@ -163,6 +194,29 @@ def test_memory_is_put_back_before_the_full_checks(monkeypatch: pytest.MonkeyPat
     want = np.full(1024, 7)
     want[:128], want[512] = 8, 9
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_undefined_bits_are_put_back_too(fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that began twice has filled what it stored to, and of a page that had undefined words the others are undefined still."""
+    body = "global_store_dword v1, v0, s[4:5]\nv_mov_b32_e32 v5, 9\nglobal_store_dword v2, v5, s[6:7] offset:2048\n"
+    driver = get_driver("gfx942", check="all", threads=1, seed=None)
+    driver.screened_from = 0
+    first = driver.alloc(0, 4096) if fresh else upload(driver, np.arange(1024, dtype=np.int32))
+    args = struct.pack("<QQi", first, upload(driver, np.full(1024, 7, np.int32)), 0)
+
+    def launch(body: str) -> None:
+        function = driver.get_function(driver.load_module(0, image("gfx942"), text("gfx942", body)), "k")
+        driver.launch(function, (1, 1, 1), (128, 1, 1), 0, args)
+
+    load = f"global_load_dword v4, v1, s[4:5]{{}}\n{V}global_store_dword v1, v4, s[6:7]\n"
+    launch(body)
+    launch(load.format(""))
+    if not fresh:
+        launch(load.format(" offset:512"))
+        return
+    with pytest.raises(EmulationError, match="uninitialized value stored"):
+        launch(load.format(" offset:512"))
 
 
 @pytest.mark.parametrize(
