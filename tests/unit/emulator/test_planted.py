@@ -22,6 +22,7 @@ from tests.thinned import thinned
 from .harness import download, upload
 from .hosts import HOSTS
 from .planted import BUGS, RIGHT, WAIT, Bug, image, launch, marked, text
+from .planted_pairs import PAIRS, Pair
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.name)
@@ -32,8 +33,19 @@ def test_planted_bug(bug: Bug) -> None:
     assert e.value.line == marked(text(bug.chip, bug.body)), str(e.value)
 
 
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda p: p.bug.name)
+def test_a_mistake_is_found_and_the_kernel_without_it_left_alone(pair: Pair) -> None:
+    test_planted_bug(pair.bug)
+    for threads in (1, 3):
+        _run(pair.right, threads)
+
+
 @thinned(1, ("right", RIGHT), ("threads", [1, 3]))
 def test_right_kernels_are_left_alone(right: Bug, threads: int) -> None:
+    _run(right, threads)
+
+
+def _run(right: Bug, threads: int) -> None:
     launch(right.chip, right.body, right.check, right.grid, right.block, right.fresh, right.n, threads)
 
 
