@@ -9,10 +9,8 @@ from __future__ import annotations
 from .template import ir
 
 SPACES = ("global", "lds", "scratch")
-_WRONG_DOES = {
-    "ld": (31, 32),
-    "st": (48, 16),
-}  # bits of a dword's byte in the map of LDS that are something to look at, and that the access sets (`screen.ll`)
+# Bits of a dword's byte in the map of LDS that are something to look at, and that the access sets (`screen.ll`).
+_WRONG_DOES = {"ld": (31, 32), "st": (48, 16)}
 _BYTES = 0x0101010101010101
 _BY_RUNS = "orderly"  # the label of the look at lanes that go on from each other
 
