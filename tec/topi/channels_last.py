@@ -171,8 +171,8 @@ def _in_nchw(x: Tensor, layout: str, what: str) -> tuple[Tensor, bool]:
 
 
 def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Tensor:
-    """Channels as blocks of pixels. mode: "DCR" where a block's pixels lie over all channels, "CRD" where they lie side by side."""
-    if mode not in ("DCR", "CRD"):
+    """Channels as blocks of pixels. mode: "DCR" where a block's pixels lie over all channels, "CRD", which TVM calls "CDR", where they lie side by side."""
+    if mode not in ("DCR", "CRD", "CDR"):
         raise ExprError(f"depth_to_space in mode {mode!r}", hint="DCR or CRD")
     x, last = _in_nchw(data, layout, "depth_to_space")
     b, (n, c, h, w) = block_size, x.shape

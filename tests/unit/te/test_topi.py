@@ -237,6 +237,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
     "mirror_pad without the border": (lambda a: nn.mirror_pad(a, (1, 2), mode="REFLECT"), lambda a: np.pad(a, ((1, 1), (2, 2)), "reflect"), (A,)),
     "depth_to_space": (lambda x: nn.depth_to_space(x, 2), lambda x: x.reshape(2, 2, 2, 1, 7, 6).transpose(0, 3, 4, 1, 5, 2).reshape(2, 1, 14, 12), (IMAGE,)),
     "depth_to_space side by side": (lambda x: nn.depth_to_space(x, 2, mode="CRD"), lambda x: x.reshape(2, 1, 2, 2, 7, 6).transpose(0, 1, 4, 2, 5, 3).reshape(2, 1, 14, 12), (IMAGE,)),
+    "depth_to_space in TVM's word": (lambda x: nn.depth_to_space(x, 2, mode="CDR"), lambda x: x.reshape(2, 1, 2, 2, 7, 6).transpose(0, 1, 4, 2, 5, 3).reshape(2, 1, 14, 12), (IMAGE,)),
     "space_to_depth": (
         lambda x: nn.space_to_depth(x, 2, "NHWC"), lambda x: x.reshape(2, 2, 2, 3, 2, 6).transpose(0, 1, 3, 2, 4, 5).reshape(2, 2, 3, 24), (IMAGE[:, :, :6],),
     ),
