@@ -211,11 +211,9 @@ def _linker() -> tuple[str, str]:
     from ..codegen.objects import linking
 
     asked = os.environ.get("TEC_LLD", "")
-    command = None if asked == "own" else linking.find_lld(asked)
+    command = None if asked == "own" else linking.find_lld(asked, anywhere=False)
     if command is None:
-        return _GOOD, "tec's own ELF writer" + (
-            "" if asked == "own" else f" (no ld.lld; looked for: {', '.join(linking.searched())})"
-        )
+        return _GOOD, "tec's own ELF writer" + ("" if asked == "own" else " (no ld.lld of ROCm's)")
     return _GOOD, " ".join(command)
 
 

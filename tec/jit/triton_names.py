@@ -13,6 +13,7 @@ lets `import triton` and `import triton.language as tl` mean these.
 | `runtime.jit`: `TensorWrapper`, `reinterpret`, `type_canonicalisation_dict`; `reinterpret` | tensors read as another type |
 | `knobs` | settings, of which tec takes none |
 | `_C.libtriton.nvidia.cublas.CublasLt` | the vendor's products, by torch |
+| `experimental.gluon` | imports; its kernels are refused |
 | `compiler.CompilationError`, `runtime.errors.InterpreterError` | errors |
 """
 
@@ -29,9 +30,8 @@ import numpy as np
 
 from .. import tile as language
 from ..errors import KernelError
-from ..tile.foreign import GLUON_HINT
 from ..tile.host import cdiv, next_power_of_2
-from . import mxfp
+from . import gluon, mxfp
 from .tile_code import Compiled
 from .tile_text import KernelInterface
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
@@ -169,20 +169,8 @@ def install() -> None:
     }  # fmt: skip
     for name, what in modules.items():
         sys.modules[name] = _as_module(name, what)
-    here.__dict__["experimental"] = _Gluon("triton.experimental")
-    for name in ("", ".gluon", ".gluon.language"):
-        sys.modules[f"triton.experimental{name}"] = _Gluon(f"triton.experimental{name}")
-
-
-class _Gluon(ModuleType):
-    """Triton's language of layouts, which tec does not have: every name of it says so."""
-
-    __path__: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # the import system asks for those
-            raise AttributeError(name)
-        raise KernelError("tec has no Gluon (triton.experimental.gluon)", hint=GLUON_HINT)
+    here.__dict__["__path__"] = []  # a package, below which `gluon` finds more
+    here.__dict__["experimental"] = gluon.install()
 
 
 def _as_module(name: str, what: Any) -> ModuleType:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import KernelError, Loc
 from . import grammar as G
+from .assigned import is_assigned, number_type, written
 from .grammar import DTYPES, Block, Op, TileType, dtype
 
 int1, int32, int64, uint32, uint64 = (DTYPES[n] for n in ("int1", "int32", "int64", "uint32", "uint64"))
@@ -131,24 +132,14 @@ class Builder:
 
     def of_number(self, v: Any) -> Any:
         """A Python number as a scalar: int1, int32 (or the narrowest that holds it), fp32."""
-        v = plain(v)
+        v = written(plain(v))
         if isinstance(v, G.Value):
             return v
-        if isinstance(v, bool):
-            return self.const(v, int1)
-        if isinstance(v, int):
-            for t, low, high in (
-                (int32, -(2**31), 2**31),
-                (uint32, 0, 2**32),
-                (int64, -(2**63), 2**63),
-                (uint64, 0, 2**64),
-            ):
-                if low <= v < high:
-                    return self.const(v, t)
-            raise self.error(f"{v} is beyond 64 bits", hint="numbers have at most 64 bits")
-        if isinstance(v, float):
-            wide = v == v and abs(v) != float("inf") and (abs(v) > 3.4028235e38 or 0 < abs(v) < 1.1754943508222875e-38)
-            return self.const(v, float64 if wide else float32)
+        if isinstance(v, (int, float)):
+            t = number_type(v)
+            if t is None:
+                raise self.error(f"{v} is beyond 64 bits", hint="numbers have at most 64 bits")
+            return self.const(v, t)
         if hasattr(v, "__index__"):
             return self.of_number(v.__index__())
         raise self.error(f"{describe(v)} where a tile or a number is needed", hint="tl.full(shape, v, dtype)")
@@ -180,7 +171,7 @@ class Builder:
         mine = 0 if isinstance(number, bool) else 1 if isinstance(number, int) else 2
         if other.is_ptr():
             return int32, False
-        if mine <= level[other.kind]:
+        if mine <= level[other.kind] and not is_assigned(number):
             t = float32 if divides and other in (float16, bfloat16) else other
             return t, True
         return self.of_number(number).ty.dtype, False

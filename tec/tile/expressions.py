@@ -13,6 +13,7 @@ from ..errors import KernelError, Loc, TecError
 from ..kernels.source import MISSING, Source, source_of
 from . import access, arithmetic, elsewhere, reductions, words
 from . import grammar as G
+from .assigned import assigned, computed, is_assigned, number_type, written
 from .blocks import block_ptr
 from .builder import Builder, constexpr, describe, plain
 from .values import METHODS, tensor
@@ -26,6 +27,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_, ast.BitXor: operator.xor,
 }  # fmt: skip
+_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
@@ -296,9 +298,8 @@ class Expressions:
         v = plain(self.expr(e.operand))
         if isinstance(e.op, ast.Not):
             return self.b.invert(self.b.truth(v)) if isinstance(v, G.Value) else not v
-        if isinstance(e.op, ast.USub):
-            return operator.neg(v)
-        return operator.pos(v) if isinstance(e.op, ast.UAdd) else operator.invert(v)
+        made = _UNARY[type(e.op)](v)
+        return assigned(made) if is_assigned(v) else made
 
     def of_BinOp(self, e: ast.BinOp) -> Any:
         left = self.expr(e.left)
@@ -318,11 +319,21 @@ class Expressions:
         if isinstance(c, list):
             c = tuple(c)
         try:
-            return f(a, c)
+            made = f(a, c)
+            return self._computed(op, a, c, made) if is_assigned(a) or is_assigned(c) else made
         except TecError:
             raise
         except (TypeError, ZeroDivisionError, ValueError) as x:
             raise self.error(str(x)) from None
+
+    def _computed(self, op: type, a: Any, c: Any, made: Any) -> Any:
+        """What an operator gives where a variable holds a number of its two."""
+        if isinstance(made, bool) or not isinstance(made, (int, float)):
+            return made
+        types = [number_type(written(x)) for x in (a, c)]
+        if None in types:
+            return made
+        return computed(op, a, c, made, self.b.promoted(*types, op is ast.Div))
 
     def of_BoolOp(self, e: ast.BoolOp) -> Any:
         both = isinstance(e.op, ast.And)

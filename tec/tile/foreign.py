@@ -25,8 +25,10 @@ _MATH = (
 
 
 def ours(v: Any) -> Any:
-    """What an object of Triton's is in tec.tile; anything else as it is."""
+    """What an object of Triton's is in tec.tile; anything else as it is. Raises KernelError for what only Gluon has."""
     kind = type(v)
+    if hasattr(kind, "__tec_refuse__"):
+        v.__tec_refuse__()
     if kind.__module__.startswith("tec.") and not isinstance(v, type):
         return v
     if isinstance(v, ModuleType):

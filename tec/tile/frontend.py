@@ -19,6 +19,7 @@ from ..kernels.source import Source
 from . import access, arithmetic, reductions
 from . import grammar as G
 from .accumulate import into_products
+from .assigned import assigned, written
 from .blocks import tensor_descriptor
 from .builder import building, current, describe, int32, int64, plain
 from .expressions import (
@@ -102,15 +103,17 @@ class Reader(Expressions):
             )
 
     def do_Assign(self, s: ast.Assign) -> None:
-        value = self.expr(s.value)
+        value = assigned(plain(self.expr(s.value)))
         for t in s.targets:
             self.assign(t, value)
 
     def do_AnnAssign(self, s: ast.AnnAssign) -> None:
         if s.value is not None:
-            value = self.expr(s.value)
-            if is_constexpr(s.annotation):
-                value = plain(value)
+            value = plain(self.expr(s.value))
+            if not is_constexpr(s.annotation):
+                value = assigned(value)
+            else:
+                value = written(value)
                 if isinstance(value, G.Value) and value.of is not None and value.of.name == "const":
                     value = value.of.attrs["value"]  # what is known at run time alone stays so, as in Triton
             self.assign(s.target, value)
@@ -121,7 +124,7 @@ class Reader(Expressions):
         )
         if load is None:
             raise self.error("an assignment to a part of a value", hint=_STORE)
-        self.assign(s.target, self.apply(type(s.op), self.expr(load), self.expr(s.value)))
+        self.assign(s.target, assigned(self.apply(type(s.op), self.expr(load), self.expr(s.value))))
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> None:
         raise self.error("a function within a kernel", hint="write it outside, under @tec.tile.jit")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import struct
+from pathlib import Path
 
 import pytest
 
+from tec.codegen.objects import linking
 from tec.codegen.objects.linking import link
 from tec.errors import CodegenError
 from tec.runtime.objects.codeobject import CodeObject, read_code_object
@@ -98,6 +100,30 @@ def check_image(image: CodeObject, suffix: str = "") -> None:
 
 def test_own_writer(obj: bytes) -> None:
     check_image(read_code_object(link(obj, "own")))
+
+
+def test_only_rocm_is_asked_for_a_linker_by_itself(obj: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process for each kernel costs more than the own writer: it is worth one that the driver comes with."""
+    folder = tmp_path / "llvm" / "bin"
+    folder.mkdir(parents=True)
+    lld = folder / "ld.lld"
+    lld.write_text("#!/bin/sh\nexit 3\n")
+    lld.chmod(0o755)
+    for name in ("TEC_LLD", "ROCM_PATH", "HIP_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(linking, "link_with", lambda command, obj: asked.append(command) or b"linked")
+    linking.find_lld.cache_clear()
+    try:
+        if linking.find_lld(anywhere=False) is None:  # no ROCm here
+            check_image(read_code_object(link(obj)))
+            assert not asked
+        linking.find_lld.cache_clear()
+        monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+        assert link(obj) == b"linked" and asked == [(str(lld),)]
+    finally:
+        linking.find_lld.cache_clear()
 
 
 @needs_lld

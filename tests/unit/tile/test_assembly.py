@@ -96,17 +96,33 @@ def test_numpy_cannot_execute_it(monkeypatch: pytest.MonkeyPatch) -> None:
         _functions[(1,)](v["x"], v["h"], v["x"].copy(), v["h"].copy(), N=512)
 
 
-def test_gluon_is_refused_where_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gluon_is_imported_and_refused_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in sys.modules if n.partition(".")[0] == "triton"]:
         monkeypatch.delitem(sys.modules, name)
     before = set(sys.modules)
     triton_names.install()
     try:
-        with pytest.raises(KernelError, match="tec has no Gluon"):
-            from triton.experimental import gluon  # noqa: F401
+        from triton.experimental import gluon
+        from triton.experimental.gluon import language as gl
+        from triton.experimental.gluon.language.amd.cdna4 import async_copy
+
+        layout = gl.constexpr(gl.BlockedLayout([1], [64], [4], [0]))
+        assert gl.float16 is tl.float16 and "async_copy" in repr(async_copy) and layout is not None
+        copy = triton_names.autotune([triton_names.Config({})], [])(gluon.jit(_copied))
+        with pytest.raises(KernelError, match=r"_copied is a Gluon kernel \(.*test_assembly.py:\d+\)") as e:
+            copy[(1,)](np.zeros(4, "float32"))
+        assert "triton.language" in str(e.value.hint)
+        monkeypatch.setitem(globals(), "gl", gl)
+        with pytest.raises(KernelError, match=r"uses gluon\.language\.arange, and tec has no Gluon"):
+            tl.jit(_copied)[(1,)](np.zeros(4, "float32"))
     finally:
         for name in set(sys.modules) - before:
             del sys.modules[name]
+
+
+def _copied(x):
+    at = gl.arange(0, 4)  # noqa: F821
+    tl.store(x + at, tl.load(x + at))
 
 
 def test_a_gluon_kernel_is_no_triton_kernel() -> None:

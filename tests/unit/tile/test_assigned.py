@@ -1,0 +1,52 @@
+"""Numbers that a variable holds have a type of their own, as in Triton; one that is written in an expression takes its tile's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec.tile as tl
+from tec.errors import KernelError
+
+from .devices import On
+
+
+@tl.jit
+def _numbers(x, h, out, B: tl.constexpr):
+    n = 4  # also a side of tiles
+    at = tl.arange(0, n)
+    c: tl.constexpr = 100
+    hundred = 100
+    v = tl.load(x + at)
+    tl.store(out + at, v + hundred)
+    tl.store(out + n + at, v + c)
+    bias = ((1 - 127) << 23) - 1
+    u = v.to(tl.uint32)
+    u += bias
+    tl.store(out + 2 * n + at, u >> 23)
+    odd = 0x9E3779B9  # no int32 holds it: uint32
+    odd = odd * 5
+    tl.store(out + 3 * n + at, (tl.zeros((n,), tl.uint32) + odd) >> 1)
+    below = -7
+    tl.store(out + 4 * n + at, tl.zeros((n,), tl.int32) + below // 2)
+    half, f = 0.5, tl.load(h + at)
+    tl.static_assert((f * half).dtype == tl.float32)
+    tl.static_assert((f * 0.5).dtype == tl.float16)
+    tl.static_assert((f * -half).dtype == tl.float32)
+
+
+def test_a_variables_number_has_its_own_type(on: On) -> None:
+    out = on.zeros(20, dtype="int32")
+    _numbers[(1,)](on.array(np.full(4, 100, "int8")), on.array(np.ones(4, "float16")), out, B=4)
+    wide, wrapped = 100 + (((1 - 127) << 23) - 1) % 2**32 >> 23, 0x9E3779B9 * 5 % 2**32 >> 1
+    np.testing.assert_array_equal(on.numpy(out)[::4], [200, -56, wide, wrapped, -3])
+
+
+@tl.jit
+def _beyond(x):
+    tl.store(x + tl.arange(0, 4), tl.zeros((4,), tl.uint8) + 300)
+
+
+def test_a_written_number_must_fit_the_tile() -> None:
+    with pytest.raises(KernelError, match="scalar 300 is out of range for type uint8"):
+        _beyond[(1,)](np.zeros(4, "int32"))
