@@ -169,7 +169,6 @@ class TileKernel(KernelText):
         return self._source
 
     def _unsafe_update_src(self, text: str) -> None:
-        """Take another text for the function's, as Triton's tests do."""
         tree = next(x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.FunctionDef))
         self._text = text
         self._source = Source(self.fn, tree, self.fn.__code__.co_filename)

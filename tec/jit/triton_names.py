@@ -47,14 +47,9 @@ from .triton_testing import (
 )
 
 JITFunction = TileKernel
+constexpr_function = language.builtin
 TritonError = CompilationError = KernelError
 __version__ = "3.5.0"
-
-
-def constexpr_function(f: Any) -> Any:
-    """A Python function that kernels call on constants."""
-    f.__tec_constexpr__ = True
-    return f
 
 
 def set_allocator(allocator: Any) -> None:

@@ -330,10 +330,10 @@ class Expressions:
         """What an operator gives where a variable holds a number of its two."""
         if isinstance(made, bool) or not isinstance(made, (int, float)):
             return made
-        types = [number_type(written(x)) for x in (a, c)]
-        if None in types:
+        of_a, of_c = number_type(written(a)), number_type(written(c))
+        if of_a is None or of_c is None:
             return made
-        return computed(op, a, c, made, self.b.promoted(*types, op is ast.Div))
+        return computed(op, a, c, made, self.b.promoted(of_a, of_c, op is ast.Div))
 
     def of_BoolOp(self, e: ast.BoolOp) -> Any:
         both = isinstance(e.op, ast.And)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from . import arithmetic as _arithmetic
 from .access import (
@@ -229,6 +231,15 @@ def _library() -> SimpleNamespace:
     return SimpleNamespace(**{**vars(_more_of_library()), **made})
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def builtin(f: _F) -> _F:
+    """Marks a Python function that runs as Python while the kernel which calls it is read: on constants, or on tiles by the language's words."""
+    f.__tec_constexpr__ = True  # type: ignore[attr-defined]
+    return f
+
+
 math, libdevice = _library(), _library()
 for _n in ("exp", "exp2"):  # NVIDIA's library is within 2 units in the last place for arguments of any size
     setattr(libdevice, _n, _arithmetic.math_word(_n, f"{_n} of x.", exact=True))
@@ -254,7 +265,7 @@ __all__ = [
     "dot_scaled",
     "PropagateNan", "TRITON_MAX_TENSOR_NUMEL", "abs", "add", "advance", "arange", "argmax", "argmin",
     "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xchg", "atomic_xor", "bfloat16", "bitonic_merge", "block_type", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil",
+    "atomic_xchg", "atomic_xor", "bfloat16", "bitonic_merge", "block_type", "broadcast", "broadcast_to", "builtin", "cast", "cat", "cdiv", "ceil",
     "clamp", "condition", "const", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier", "device_assert",
     "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float16",
     "float32", "float64", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor", "fma", "full", "gather", "get_int_dtype",

@@ -31,6 +31,10 @@ class block_type:
     def is_ptr(self) -> bool:
         return False
 
+    def get_block_shapes(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.shape
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, block_type) and (self.shape, self.scalar) == (other.shape, other.scalar)
 

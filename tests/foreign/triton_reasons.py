@@ -26,6 +26,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("*", r"multicta|multicast|coop_grid|num_ctas_pre_sm90", _CTAS),
     ("test_core.py", r"test_(optimize_thread_locality|no_rematerialization_op|dot_mulbroadcasted|assume|trans_reshape|tl_range_fuse|tl_range_fuse_dependent|tl_range_option_none|disable_licm|unroll_attr|poison_return)\b", _IR),
     ("test_core.py", r"test_(load_cache_modifier|store_cache_modifier|store_eviction_policy|vectorization|vectorization_hints|enable_fp_fusion|enable_reflect_ftz|override_arch|maxnreg|tl_range_num_stages)\b", _TEXT),
+    ("test_core.py", r"test_(store_op|reduce_layouts|scan_layouts|chain_reduce|convert1d|convert2d|convertmma2mma)\b", "compiles a text of Triton's intermediate language"),
     ("test_core.py", r"test_(globaltimer|smid|num_threads|dot_max_num_imprecise_acc)\b", "a register or an option of NVIDIA's chips alone"),
     ("test_core.py", r"test_(dtype_codegen|unsigned_name_mangling|interpreter_ashr_does_not_mutate_uint64_rhs|ptx_cast)\b", _INSIDE),
     ("test_core.py", r"test_reduction_ordering_", "the order of a sum is Triton's layouts', bit for bit"),

@@ -340,3 +340,35 @@ def test_tuners_that_others_derive_from_ours() -> None:
     x, out = np.arange(8, dtype=F32), np.ones(8, F32)
     tuner[(1,)](x, out)
     assert tuner.seen == [8, 4] and (out[:4] == 2 * x[:4]).all() and out[4] in (0, 8)
+
+
+@tl.builtin
+def _columns(x, row, n: int, _semantic=None):
+    return tl.tuple([tl.load(x + row * n + k) for k in range(n)])
+
+
+@tl.jit
+def _of_a_builtin(x, out, N: tl.constexpr):
+    row = tl.arange(0, 4)
+    a, b, c = _columns(x, row, N)
+    tl.store(out + row, a + b * c)
+    tl.static_assert(a.type.get_block_shapes() == (4,))
+
+
+def test_a_builtin_is_python_that_uses_the_words() -> None:
+    x, out = np.arange(12, dtype=F32), np.zeros(4, F32)
+    _of_a_builtin[(1,)](x, out, N=3)
+    np.testing.assert_array_equal(out, x[::3] + x[1::3] * x[2::3])
+
+
+@tl.jit
+def _with_a_hole(x, out):
+    tl.store(out, HOLE)  # noqa: F821
+
+
+def test_a_kernels_text_can_be_replaced() -> None:
+    kernel = triton.JITFunction(_with_a_hole)
+    kernel.src = kernel.src.replace("HOLE", "tl.load(x) + 1")
+    x, out = np.full(1, 4, F32), np.zeros(1, F32)
+    kernel[(1,)](x, out)
+    assert out[0] == 5
