@@ -23,6 +23,16 @@ class WideError(KernelError, OverflowError):
     """An integer that no integer type holds."""
 
 
+def element_of(a: NDArray, name: str) -> G.dtype:
+    """The type of an array's elements. Raises KernelError for one that tiles do not have."""
+    found = G.OF_TEC.get(a.dtype)
+    if found is None:
+        raise KernelError(
+            f"the argument {name} holds {a.dtype}, which tiles do not have", hint=f"they have {', '.join(G.OF_TEC)}"
+        )
+    return found
+
+
 def described_type(text: str) -> TileType | None:
     """The type that a text stands for: "*fp16", "i32", "fp32"; None where it is none."""
     pointer, name = text.startswith("*"), text.lstrip("*")

@@ -45,6 +45,7 @@ from .tile_arguments import (
     array_of,
     back,
     described_type,
+    element_of,
     flattened,
     grid_of,
     known_of,
@@ -357,7 +358,7 @@ class TileKernel(KernelText):
                 hint="pass arrays (NumPy, tec.nd, torch, DLPack), numbers, and tuples of them; constants as tl.constexpr parameters",
             )
         flat.append(flattened(a))
-        return TileType((), pointer_type(G.OF_TEC[a.dtype]))
+        return TileType((), pointer_type(element_of(a, name)))
 
     def _described(self, name: str, v: Any, flat: list[Any]) -> Described:
         a = array_of(v.base, name)
@@ -366,7 +367,7 @@ class TileKernel(KernelText):
         flat.append(flattened(a))
         flat += [*(int(n) for n in v.shape), *(int(n) for n in v.strides)]
         wide = is_wide(v.shape, v.strides)
-        return Described(G.OF_TEC[a.dtype], tuple(v.block_shape), getattr(v, "padding", "zero"), wide)
+        return Described(element_of(a, name), tuple(v.block_shape), getattr(v, "padding", "zero"), wide)
 
     # ---- compiling
 

@@ -149,8 +149,9 @@ def _scale(em: Emitter, x: str, n: str, dtype: str) -> str:
 def absolute(em: Emitter, e: E.Call) -> str:
     t = em.type_of(e.dtype)
     if t.info.is_float:
-        if em.is_soft(e.dtype):
-            return em.op(f"and {t.reg} {em.expr(e.args[0])}, {int_const_bits(em, 0x7FFF, e.dtype)}")
+        if em.is_soft(e.dtype) and not t.info.element.endswith("fnuz"):  # whose NaN is a sign alone
+            magnitude = (1 << (t.info.bits - 1)) - 1
+            return em.op(f"and {t.reg} {em.expr(e.args[0])}, {int_const_bits(em, magnitude, e.dtype)}")
         return em.math(e)
     value = em.expr(e.args[0])
     if t.kind != "int":

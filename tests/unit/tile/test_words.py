@@ -372,3 +372,26 @@ def test_a_kernels_text_can_be_replaced() -> None:
     x, out = np.full(1, 4, F32), np.zeros(1, F32)
     kernel[(1,)](x, out)
     assert out[0] == 5
+
+
+@tl.jit
+def _magnitudes(x, out, T: tl.constexpr):
+    at = tl.arange(0, 256)
+    tl.store(out + at, tl.abs(tl.load(x + at).to(T, bitcast=True)).to(tl.uint8, bitcast=True))
+
+
+@pytest.mark.parametrize("t", [tl.float8e4nv, tl.float8e5, tl.float8e4b8, tl.float8e5b16], ids=str)
+def test_magnitudes_of_8_bit_floats(on: On, t: tl.dtype) -> None:
+    x, out = np.arange(256, dtype="uint8"), on.zeros(256, dtype="uint8")
+    _magnitudes[(1,)](on.array(x), out, T=t)
+    want = x & 127
+    if t in (tl.float8e4b8, tl.float8e5b16):
+        want[128] = 128  # NaN
+    finite = want < {tl.float8e4nv: 127, tl.float8e5: 124}.get(t, 256)
+    np.testing.assert_array_equal(on.numpy(out)[finite], want[finite])
+
+
+def test_an_array_of_a_type_that_tiles_lack() -> None:
+    x = np.zeros(4, "uint8")
+    with pytest.raises(tec.KernelError, match="the argument x holds float8_e4b15, which tiles do not have"):
+        _magnitudes[(1,)](triton.reinterpret(x, tl.float8e4b15), x, T=tl.float8e4nv)
