@@ -80,12 +80,13 @@ def deformable_conv2d_nchw(
     size, each = moved.shape[2:], channels // deformable_groups
 
     def pixel(b: Any, c: Any, y: Any, z: Any) -> Any:
-        """The picture at a place between pixels; beyond the last row and column these are repeated."""
+        """The picture at a place between pixels, those beyond the last row and column being 0."""
         top, left = te.floor(y), te.floor(z)
         below, right = y - top, z - left
 
         def at(r: Any, k: Any) -> Any:
-            return x(b, c, te.max(te.min(r, rows - 1), 0), te.max(te.min(k, columns - 1), 0))
+            there = x(b, c, te.max(te.min(r, rows - 1), 0), te.max(te.min(k, columns - 1), 0))
+            return te.select(te.all(r < rows, k < columns), there, te.const(0, x.dtype))
 
         i, j = top.astype("int32"), left.astype("int32")
         upper = at(i, j) * (1 - right) + at(i, j + 1) * right

@@ -242,24 +242,20 @@ def conv1d_transpose_ncw(
 
 
 def conv2d_transpose_nchw(
-    Input: Tensor, Filter: Tensor, strides: Any, padding: Any, out_dtype: str | None = None, output_padding: Any = 0
-) -> Tensor:
-    """The gradient of a convolution by its input, weights (in, out, y, x); `output_padding` adds rows and columns behind."""
-    return _conv_transpose("conv2d_transpose_nchw", 2, Input, Filter, strides, padding, out_dtype, output_padding, 1)
-
-
-def group_conv2d_transpose_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Any,
+    Input: Tensor,
+    Filter: Tensor,
+    strides: Any,
     padding: Any,
     out_dtype: str | None = None,
     output_padding: Any = 0,
     groups: int = 1,
 ) -> Tensor:
-    """`conv2d_transpose_nchw` of each group of channels by its own weights, (in, out / groups, y, x)."""
-    what = "group_conv2d_transpose_nchw"
-    return _conv_transpose(what, 2, data, kernel, stride, padding, out_dtype, output_padding, groups)
+    """The gradient of a convolution by its input, weights (in, out / groups, y, x); `output_padding` adds rows and columns behind."""
+    what = "conv2d_transpose_nchw"
+    return _conv_transpose(what, 2, Input, Filter, strides, padding, out_dtype, output_padding, groups)
+
+
+group_conv2d_transpose_nchw = conv2d_transpose_nchw
 
 
 def conv3d_transpose_ncdhw(

@@ -146,7 +146,7 @@ def deformed(x: Any, offset: Any, w: Any, pad: int, groups: int) -> Any:
         y, z = i - pad + r + offset[0, place, i, j], j - pad + k + offset[0, place + 1, i, j]
         if 0 <= y < rows and 0 <= z < columns:
             top, left = int(y), int(z)
-            at = np.pad(x[0, c], ((0, 1), (0, 1)), mode="edge")[top : top + 2, left : left + 2]
+            at = np.pad(x[0, c], ((0, 1), (0, 1)))[top : top + 2, left : left + 2]
             value = [1 - (y - top), y - top] @ at @ [1 - (z - left), z - left]
             out[0, :, i, j] += w[:, c, r, k] * value
     return out
