@@ -214,30 +214,21 @@ def _aligned(o: Ops, acc: str, group: Group) -> str:
     scale = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), bits))
     total = _scaled(o, group.factors, scale)
     field = o.and_(o.bitcast("f32", "i32", acc), o.const("i32", 0x7F800000))
-    close, far, near, wide, end = (out.fresh_label(x) for x in ("close", "far", "near", "wide", "end"))
-
-    def branch(odd: str, usual: str, other: str) -> None:
-        word = out.emit(f"bitcast {o.type('i1')} {odd} to i{o.lanes}")
-        out.put(f"br i1 {out.emit(f'icmp eq i{o.lanes} {word}, 0')}, label %{usual}, label %{other}, !prof !1")
-
-    # Beyond what is counted in the products' units, or no products, whose exponent is below all others.
-    least = o.call("umax", "i32", field, o.const("i32", (127 - 2 * _SAFE + _ROOM) << 23))
-    branch(o.icmp("sgt", "i32", least, o.add(bits, o.const("i32", _ROOM << 23))), close, far)
-    out.label(close)
-    all_ = o.add(_own(o, acc, scale), total)
-    unit = o.bitcast("i32", "f32", o.sub(bits, o.const("i32", POINT << 23)))
-    first = o.bin("fmul", "f32", o.cast("sitofp", "i32", "f32", all_), unit)
-    out.put(f"br label %{end}")
-    out.label(far)
     none = _no_product(o, highest)
     bits = o.select(none, "i32", o.const("i32", 0), bits)
     top = o.call("smax", "i32", bits, o.sub(field, o.const("i32", _ROOM << 23)))
     shift = o.lshr(o.sub(top, bits), o.const("i32", 23))
     over = o.select(none, "i1", o.const("i1", 0), o.icmp("ugt", "i32", shift, o.const("i32", _FURTHEST)))
-    branch(over, near, wide)
+    near, wide, end = (out.fresh_label(x) for x in ("near", "wide", "end"))
+    word = out.emit(f"bitcast {o.type('i1')} {over} to i{o.lanes}")
+    out.put(f"br i1 {out.emit(f'icmp eq i{o.lanes} {word}, 0')}, label %{near}, label %{wide}, !prof !1")
     out.label(near)
     counted = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), top))
-    both = o.add(_own(o, acc, counted), o.ashr(total, shift))
+    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, counted))
+    # a negative one whose product with the scale is no f32 is cut to -1 as well
+    least = o.select(o.fcmp("olt", "f32", own, o.const("f32", -1.0)), "f32", own, o.const("f32", -1.0))
+    own = o.select(o.fcmp("olt", "f32", acc, o.const("f32", 0.0)), "f32", least, own)
+    both = o.add(o.cast("fptosi", "f32", "i32", own), o.ashr(total, shift))
     lost = o.call("fshr", "i32", total, o.const("i32", 0), shift)
     size = o.call("abs", "i32", both)
     # whether the highest bit of what is lost is above that of the total; where the total is a power of two, no rounding is near
@@ -245,23 +236,14 @@ def _aligned(o: Ops, acc: str, group: Group) -> str:
     both = o.select(kept, "i32", o.or_(both, o.const("i32", 1)), both)
     unit = o.bitcast("i32", "f32", o.sub(top, o.const("i32", POINT << 23)))
     rounded = o.bin("fmul", "f32", o.cast("sitofp", "i32", "f32", both), unit)
-    second = o.select(none, "f32", o.bin("fadd", "f32", acc, o.const("f32", 0.0)), rounded)
+    first = o.select(none, "f32", o.bin("fadd", "f32", acc, o.const("f32", 0.0)), rounded)
     out.put(f"br label %{end}")
     out.label(wide)
     exponent = o.lshr(bits, o.const("i32", 23))
-    third = _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
+    second = _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
     out.put(f"br label %{end}")
     out.label(end)
-    return out.emit(f"phi {o.type('f32')} [ {first}, %{close} ], [ {second}, %{near} ], [ {third}, %{wide} ]")
-
-
-def _own(o: Ops, acc: str, scale: str) -> str:
-    """The accumulator in units of which `scale` are 1, cut downward to an i32."""
-    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, scale))
-    # a negative one whose product with the scale is no f32 is cut to -1 as well
-    least = o.select(o.fcmp("olt", "f32", own, o.const("f32", -1.0)), "f32", own, o.const("f32", -1.0))
-    own = o.select(o.fcmp("olt", "f32", acc, o.const("f32", 0.0)), "f32", least, own)
-    return o.cast("fptosi", "f32", "i32", own)
+    return out.emit(f"phi {o.type('f32')} [ {first}, %{near} ], [ {second}, %{wide} ]")
 
 
 def _bytes(o: Ops, acc: str, group: Group) -> str:
