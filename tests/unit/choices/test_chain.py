@@ -473,6 +473,26 @@ def _loops_price(made: proof.Made) -> float:
     return price(footprint.read(made), made.space.target).seconds
 
 
+@pytest.mark.parametrize("misleads", [False, True])
+def test_no_more_drafts_are_lowered_where_loops_bear_the_sketch_out(
+    monkeypatch: pytest.MonkeyPatch, misleads: bool
+) -> None:
+    """The first of a template's own rivals tells: where its loops are dearer as its sketch says, the others are left alone."""
+    lowered: list[Choice] = []
+    factors = (1.0, 0.98 if misleads else 1.1, 0.5, 0.5)
+
+    def seconds(made: proof.Made, of: Space) -> tuple[float, ...]:
+        lowered.append(made.choice)
+        return (of.cost(of.default).seconds * factors[len(lowered) - 1],)
+
+    monkeypatch.setattr(candidates, "_seconds", seconds)
+    x, w = te.placeholder((700, 300), name="x"), te.placeholder((300, 500), name="w")
+    space, made = _served([topi.matmul(x, w)], "cuda -arch=sm_90a")
+    assert made.space.template == space.template == "blocked product"
+    assert len(lowered) == (4 if misleads else 2)
+    assert (made.choice == space.default) is not misleads
+
+
 def test_a_rival_without_code_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a compiler refuses of the rival, it need not refuse of the default; the report tells."""
 
