@@ -7,6 +7,7 @@ same shape compiles nothing. The key of weights has that of the code, and where,
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -34,6 +35,7 @@ from .container import Specs, Writer, identity, keep, kept
 from .recipes import Recipe, placed
 
 NETWORK_CACHE_BYTES = 4 << 30
+_BESIDE_BYTES = 256 << 20  # of weights that a thread makes in the time that a small model's code takes
 _PART = "networks"
 _KIND = "language model"
 _BLOB = "blob/"  # what arrays of a module's bytes are called
@@ -203,6 +205,7 @@ class Making:
 
     def __init__(self, checkpoint: Checkpoint, key: str | None, threads: int):
         self._checkpoint, self._key, self._threads = checkpoint, key, threads
+        self._threads_beside = threads
         self._stop = Event()
         self._asked: tuple[Sequence[Recipe], Specs] | None = None
         self._thread: Thread | None = None
@@ -210,14 +213,16 @@ class Making:
         self._error: BaseException | None = None
 
     def begin(self, recipes: Sequence[Recipe], specs: Specs) -> None:
-        """Make these in a thread of their own."""
+        """Make these beside the compiler, whose threads and these hold each other up: by as many as make a few hundred MB each, and one core is left."""
+        nbytes = sum(numpy_dtype(dtype).itemsize * math.prod(shape) for dtype, shape in specs.values())
+        self._threads_beside = min(max(1, self._threads - 1), 1 + nbytes // _BESIDE_BYTES)
         self._asked = list(recipes), specs
         self._thread = Thread(target=self._make, args=self._asked, name="tec-weights")
         self._thread.start()
 
     def _make(self, recipes: Sequence[Recipe], specs: Specs) -> None:
         try:
-            self._found = _weights(recipes, specs, self._checkpoint, self._key, self._threads, self._stop)
+            self._found = _weights(recipes, specs, self._checkpoint, self._key, self._threads_beside, self._stop)
         except BaseException as error:
             self._error = error
 

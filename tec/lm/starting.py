@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
 
+from ..target.cpus import host_threads
 from .checkpoint import Checkpoint
 from .kept import Compiled, Form, Making, read, write
 
@@ -17,7 +17,7 @@ def loaded(
     checkpoint: Checkpoint, form: Form, key: str | None, progress: Any = None
 ) -> tuple[Compiled, dict[str, Any]]:
     """Compiled code for a checkpoint, and its weights, which are made beside the compiler's work. See `code_of`."""
-    with Making(checkpoint, key, min(_MOST_THREADS, os.cpu_count() or 1)) as making:
+    with Making(checkpoint, key, min(_MOST_THREADS, host_threads())) as making:
         made = code_of(checkpoint, form, key, progress, making.begin)
         return made, making.of(made)
 
