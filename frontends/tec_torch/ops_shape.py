@@ -319,7 +319,7 @@ def pixel_unshuffle(c: AtenCall, x: Value, factor: int) -> Value:
 def channel_shuffle(c: AtenCall, x: Value, groups: int) -> Value:
     n, ch, *space = x.shape
     y = c.reshape(x, (n, groups, ch // groups, *space))
-    return c.reshape(c.transpose(y, (0, 2, 1, *range(3, y.ndim))), x.shape)
+    return c.reshape(c.transpose(y, (0, 2, 1, *range(3, y.ndim))), c.shape)
 
 
 @aten_op("as_strided")

@@ -108,6 +108,10 @@ def test_normalization_of_open_channels():
     check(normalized, drawn((2, 5, 6), (5,), (5,)), drawn((3, 4, 7), (4,), (4,)))
 
 
+def test_open_channels_are_shuffled_by_groups():
+    check(lambda x: F.channel_shuffle(x, 4), drawn((2, 8, 5, 6)), drawn((3, 12, 4, 5)))
+
+
 def test_causal_attention_of_open_heads():
     def attend(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
