@@ -69,7 +69,11 @@ def sparse_to_dense(
         )
     rest = default_value() if isinstance(default_value, Tensor) else te.const(default_value, v.dtype)
     begun = compute(tuple(output_shape), lambda *_: rest, "default", INJECTIVE)
-    points = i if i.ndim == 2 else compute((*i.shape, 1), lambda k, _: i[k], "points", INJECTIVE)
+    if i.ndim < 2:  # of a vector; a point and its value may be numbers
+        points = compute((*i.shape, 1) if i.ndim else (1, 1), lambda k, _: i(*[k][: i.ndim]), "points", INJECTIVE)
+    else:
+        points = i
+    v = v if v.ndim else compute((1,), lambda _, v=v: v(), "value", INJECTIVE)
     return output("scatter_nd", [begun, points, v], reduction="none")
 
 

@@ -59,7 +59,7 @@ def strided_slice(
 
 def number_of(of: Any, k: int) -> Any:
     """Number k of bounds or steps, which a list or a tensor gives; 1 where there is none."""
-    if of is None or (not isinstance(of, Tensor) and k >= len(of)):
+    if of is None or k >= (type_of(of).size if isinstance(of, Tensor) else len(of)):
         return te.const(1, "int64")
     return te.cast("int64", of(k) if isinstance(of, Tensor) else of[k])
 

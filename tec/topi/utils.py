@@ -10,7 +10,7 @@ from ..ir.expr import IntImm
 from ..te import ComputeOp, Operation, Tensor
 from .tag import is_injective
 
-__all__ = ["get_const_int", "get_const_tuple", "get_shape", "traverse_inline"]
+__all__ = ["get_const_int", "get_const_tuple", "get_shape", "nchw_pack_layout", "nchw_xc_layout", "traverse_inline"]
 
 
 def get_const_int(expr: Any) -> int:
@@ -30,6 +30,16 @@ def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[Any, ...]:
 def get_shape(src_shape: Iterable[Any]) -> tuple[Any, ...]:
     """The same as `get_const_tuple`."""
     return get_const_tuple(src_shape)
+
+
+def nchw_pack_layout(layout_info: str) -> bool:
+    """Whether a layout has blocks of channels and of pictures (NCHW2n16c)."""
+    return layout_info.startswith("NCHW") and "c" in layout_info and "n" in layout_info
+
+
+def nchw_xc_layout(layout_info: str) -> bool:
+    """Whether a layout has blocks of channels alone (NCHW16c)."""
+    return layout_info.startswith("NCHW") and layout_info.endswith("c") and layout_info[4:-1].isnumeric()
 
 
 def traverse_inline(s: Any, final_op: Operation, callback: Callable[[Operation], None]) -> None:

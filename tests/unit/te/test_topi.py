@@ -200,6 +200,9 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
         lambda i, u: topi.sparse_to_dense(i, (3, 4), u, 7.0), lambda i, u: written(np.full((3, 4), 7, "f"), tuple(i.T), u),
         (np.array([[0, 2], [1, 3]], "i"), V[:2]),
     ),
+    "sparse_to_dense of a number": (
+        lambda i, u: topi.sparse_to_dense(i, (4,), u, 7.0), lambda i, u: np.array([7, 7, u, 7], "f"), (np.array(2, "i"), np.array(3, "f")),
+    ),
     "sparse_to_dense of a vector": (
         lambda i, u: topi.sparse_to_dense(i, (5,), u), lambda i, u: written(np.zeros(5, "f"), (i,), u), (np.array([4, 1], "i"), V[:2]),
     ),
@@ -278,6 +281,8 @@ def test_a_named_schedule_is_of_the_operators_themselves() -> None:
     y = nn.relu(nn.conv2d_nchw(x, w, 1, 1, 1)) + 1.0
     with tec.Target("llvm"):
         s = topi.generic.schedule_conv2d_nchw([y])
+    assert [topi.utils.nchw_xc_layout(n) for n in ("NCHW16c", "NCHW", "NCHW2n4c")] == [True, False, False]
+    assert [topi.utils.nchw_pack_layout(n) for n in ("NCHW16c", "NCHW", "NCHW2n4c")] == [False, False, True]
     out = tec.nd.array(np.zeros(tuple(topi.utils.get_const_tuple(y.shape)), "f"))
     tec.build(s, [x, w, y], "llvm")(tec.nd.array(IMAGE), tec.nd.array(WEIGHT), out)
     np.testing.assert_allclose(out.numpy(), conv(IMAGE, WEIGHT).clip(0) + 1, 1e-4, 1e-4)

@@ -97,7 +97,7 @@ def test_strided_set(begin, end, strides):
     want = x.copy()
     want[at] = v
     np.testing.assert_array_equal(made(lambda a, b: topi.strided_set(a, b, begin, end, strides), x, v), want)
-    bounds = [np.array(w, "int32") for w in (begin, end, steps)]
+    bounds = [np.array(w, "int32") for w in (begin, end, steps if set(steps[1:]) != {1} else steps[:1])]
     if v.size:
         np.testing.assert_array_equal(made(topi.strided_set, x, v, *bounds), want)
 
