@@ -16,7 +16,7 @@ from .group import Group, begin, const_shape, reduce_size, size_of
 from .parts.counts import computed, moved_bytes, work
 from .parts.lines import chooses, is_moved, is_picked, row_axes, rows_of
 from .parts.pointwise import begin_cpu, elementwise
-from .parts.threads import THREADS, bind_all, bind_rows
+from .parts.threads import THREADS, bind_all, bind_rows, lanes_of
 from .space import Choice, Scheduled, Space
 
 _MOST_IDLE = 1.5  # lanes of a row's wavefronts over its elements
@@ -104,6 +104,11 @@ class GpuStages(Space):
         most = self.figures["most_threads"] if "most_threads" in self.figures else self.target.max_threads
         return (c for c in super().drafts() if c["threads"] <= most)
 
+    def _ragged(self, op: ComputeOp) -> float:
+        """From how many elements on the last vector may be a part of one. What has rows goes by rows."""
+        is_one_line = "ragged_from" in self.figures and rows_of(op) is None
+        return self.figures["ragged_from"] if is_one_line else math.inf
+
     def _by_rows(self, rows: int, features: dict[str, int]) -> Choice:
         """Few work-groups a row, of wavefronts that it nearly fills: parts of a line that two of them write reach memory apart. And no more rows of a thread than leave work-groups
         for all units, and repeat few."""
@@ -141,9 +146,7 @@ class GpuStages(Space):
     def _kernel(self, op: ComputeOp, choice: Choice, bytes_: float) -> Kernel:
         size, length = size_of(op.output(0).shape), reduce_size(op) or 1
         lanes = 1 if op.reduce_axis else max(1, choice["vector"] // dtype_info(op.output(0).dtype).bytes)
-        while size and lanes > 1 and size % lanes:  # vectors of a half or less, where those are whole
-            lanes //= 2
-        total = size or 1
+        lanes, total = lanes_of(size, lanes, self._ragged(op)), size or 1
         groups = max(1.0, total / lanes / choice["threads"])
         if choice["rows"] and (lines := rows_of(op)) is not None:
             lanes, near = choice["rows"], lines[2]
@@ -158,5 +161,6 @@ class GpuStages(Space):
             if choice["rows"]:
                 bind_rows(s, op, choice["threads"], choice["rows"])
             else:
-                bind_all(s, op, choice["threads"], 0 if op.reduce_axis else choice["vector"])
+                vector = 0 if op.reduce_axis else choice["vector"]
+                bind_all(s, op, choice["threads"], vector, ragged=self._ragged(op))
         return Scheduled(s, self.group.outputs, choice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...ir import IterVar
@@ -65,11 +66,24 @@ def over_groups(
     return thread
 
 
+def lanes_of(total: int | None, lanes: int, ragged: float = math.inf) -> int:
+    """Elements of the vectors by which so many elements are made: `lanes`, or a half or less of it where those divide them. ragged: from how many elements on less than a half is
+    too little, and the last vector is a part of one, whose elements are stored one by one."""
+    whole = math.gcd(total, lanes) if total else lanes
+    return lanes if total and total >= ragged and 2 * whole < lanes else whole
+
+
 def bind_all(
-    s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0, repeated: bool = False, dies: int = 1
+    s: Schedule,
+    op: ComputeOp,
+    threads: int = THREADS,
+    vector: int = 0,
+    repeated: bool = False,
+    dies: int = 1,
+    ragged: float = math.inf,
 ) -> IterVar:
-    """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. repeated: where threads do not divide
-    the elements, the last work-group begins earlier and repeats some, rather than have a condition; dies: by which neighbours go to one. Returns the thread's axis."""
+    """All data axes fused and bound to blocks and threads; vectors of so many bytes (`lanes_of`). repeated: where threads do not divide the elements, the last work-group begins
+    earlier and repeats some, rather than have a condition; dies: by which neighbours go to one. Returns the thread's axis."""
     stage = s[op]
     total = size_of(op.output(0).shape)
     if not op.axis:  # a loop of one; of one sum, which a work-group shares, its elements
@@ -78,12 +92,11 @@ def bind_all(
         return one
     fused = stage.fuse(*op.axis)
     lanes = vector // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
-    while total is not None and lanes > 1 and total % lanes:
-        lanes //= 2
+    lanes = lanes_of(total, lanes, ragged)
     if total is not None and lanes > 1 and total >= lanes * 64:
         fused, vec = stage.split(fused, factor=lanes)
         stage.vectorize(vec)
-        total //= lanes
+        total = -(-total // lanes)
     if total is not None:
         threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
     return over_groups(stage, fused, threads, repeated, items=total or 0, dies=dies if total else 1)

@@ -23,7 +23,7 @@ _LEAST_REGISTERS, _MOST_REGISTERS = 64, 255
 _FILE = 1 << 16  # registers of a multiprocessor
 _MOST_RESIDENT = 32  # work-groups of one
 _THROUGH_REGISTERS = 1.5  # times as many instructions for what is loaded and then stored in shared memory
-_SMOOTH = 4  # work-groups of each multiprocessor from which on the last ones do not count as a round
+_SMOOTH = 6  # work-groups of each multiprocessor from which on the last ones do not count as a round
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> flo
     rate = known.along("block_rate", block.high * block.wide) * (
         known["across_rate"] if block.wide > block.high else 1.0
     )
+    waves, schedulers = -(-block.threads // wave), target.chip.simds
+    if waves == schedulers - 1:  # the same one has nothing to do in all work-groups
+        rate *= known["lopsided_rate"]
     sums = rows * columns * step / lanes / rate * filled
     brought = _copies(c, choice, known) / lanes
     out = known["out_bytes_a_clock"]
@@ -56,7 +59,6 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> flo
     stored = rows * columns * size / out
     share = groups / machine.units
     at_once = max(1, min(_resident(target, choice, block, size), math.ceil(share)))
-    waves, schedulers = -(-block.threads // wave), target.chip.simds
     busy = steps * (sums + brought) * _idle(waves * at_once, schedulers) + stored
     waits = steps * (known["step_clocks"] if stages == 1 else known["ring_clocks"] / (stages - 1) ** 0.5)
     alone = waits + known["ends_clocks"] + steps * (sums + brought) * _idle(waves, schedulers) + stored
