@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .tilings import Shape, Tiling
 
 PIECE_BYTES = 16  # the widest access of a thread
-_UNDER_WAY = 63  # loads of a wavefront that its counter (vmcnt) tells apart
 
 
 def _sides(t: Tiling) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -57,16 +56,6 @@ def singles(t: Tiling, shape: Shape, target: Target, known: Figures) -> float:
     return float(
         sum(rows * t.k * waves * more for side, (rows, waves) in sides if not _comes_along_k(t, shape, side, target))
     )
-
-
-def waits(t: Tiling, shape: Shape, target: Target) -> float:
-    """Times memory's latency that a step's loads take: a wavefront has no more of them under way than its counter tells apart, and those that are gathered are many."""
-    threads = t.waves * target.wavefront_size
-    each = [
-        rows * t.step / threads / (1 if _is_gathered(t, shape, side, target) else PIECE_BYTES // shape.bytes)
-        for side, (rows, _) in enumerate(_sides(t))
-    ]
-    return max(1.0, sum(each) * t.prefetch_distance / _UNDER_WAY)
 
 
 def brought(t: Tiling, shape: Shape, target: Target, known: Figures) -> tuple[float, float, float]:

@@ -422,7 +422,6 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
     machine, known = target.machine, figures.of(TEMPLATE, target)
     count = -(-shape.k // t.step)
     wait = latency_ns(machine, "memory") * 1e-9
-    later = wait * narrow_loads.waits(t, shape, target)
     all_groups, together = groups(t, shape), min(rounds, held(t, shape, target))
     bytes_ = (t.m + t.n) * t.step * shape.bytes
     results = shape.batch * shape.m * shape.n * (dtype_info(shape.acc).bytes if shape.parts else shape.bytes)
@@ -447,9 +446,9 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
         work, chain = max(macs, lds, issue) / clock, known["chain_clocks"] / clock
         if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
-            alone = max(work, (later + path / clock) / t.prefetch_distance, chain)
+            alone = max(work, (wait + path / clock) / t.prefetch_distance, chain)
         else:
-            alone = (max(work, later / t.prefetch_distance, chain) if t.stages else work + later) + (
+            alone = (max(work, wait / t.prefetch_distance, chain) if t.stages else work + wait) + (
                 first + (path if t.prefetch_distance == 1 else known["later" if t.stages == 1 else "slotted"] * path)
             ) / clock
         if alone / together > step:
