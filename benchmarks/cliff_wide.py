@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.cliff_cases import Bounds, Case, drawn_shape, size, until
 
 _INTEGERS = ("int8", "uint8", "int32", "int64")
-DTYPES = ("float16", "float32", "float64", "bool", *_INTEGERS)
+DTYPES = ("float16", "bfloat16", "float32", "float64", "bool", *_INTEGERS)
 
 
 def _axis_norm(c: Case, rng: Random, b: Bounds) -> None:
