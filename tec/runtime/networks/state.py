@@ -25,7 +25,7 @@ from ..modules import exprs
 from ..plans.plan import Plan, State
 
 _FIRST = 64  # rows of a state that nobody gave a capacity
-STEP, SPARE = 256, 64  # see the module
+STEP, SPARE = 256, 256  # see the module
 
 
 class States:

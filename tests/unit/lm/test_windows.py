@@ -73,8 +73,8 @@ def test_the_same_logits_in_less_memory(
         assert (lm.next(token) == plain.next(token)).all()
     assert lm.executor.dropped["near"] > before > 0 and lm.executor.length == len(lm.ids) == 1700
     held = {n: x.shape[2] for n, x in lm.executor.state.items()}
-    assert held["past.0.key"] < 900 and held["past.1.value"] == (1700 if more else held["past.0.key"])
-    assert lm.executor._states.nbytes < 0.75 * plain.executor._states.nbytes
+    assert held["past.0.key"] < 1100 and held["past.1.value"] == (1700 if more else held["past.0.key"])
+    assert lm.executor._states.nbytes < 0.8 * plain.executor._states.nbytes
     for back in (state.SPARE, 1 + 1700 - lm.executor.least):
         ids = [*lm.ids[: 1700 - back], 5]
         reads = lm.executor.dropped["near"]
