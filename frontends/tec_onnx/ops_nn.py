@@ -203,6 +203,22 @@ def batch_norm(c: Call) -> Any:
     return Outputs([y, *running]) if running else Outputs([y, *[None] * (c.num_outputs - 1)])
 
 
+@onnx_op("MeanVarianceNormalization")
+def mean_variance_norm(c: Call) -> Value:
+    """Over the spread of what is left: the difference of mean squares that ONNX writes has no digits where numbers are large beside their spread. Nor has the mean, so that
+    what it leaves of one is taken away too."""
+    x = c[0]
+    axes = tuple(axis_of(a, x.ndim) for a in c.attr("axes", [0, 2, 3]))
+
+    def mean(of: Value) -> Value:
+        return c.op("reduce_mean", of, axes=axes, keepdims=True)
+
+    rest = c.op("subtract", x, mean(x))
+    rest = c.op("subtract", rest, mean(rest))
+    spread = c.op("sqrt", mean(c.op("square", rest)))
+    return c.op("divide", rest, c.op("add", spread, c.like(1e-9, spread)))
+
+
 @onnx_op("InstanceNormalization")
 def instance_norm(c: Call) -> Value:
     y, _, _ = norm.group_norm(c, c[0], c[0].shape[1], float(c.attr("epsilon", 1e-5)))

@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...ir import IterVar
+from ...ir import IntImm, IterVar
 from ...ir.dtype import dtype_info
 from ...schedule import Schedule, Stage
 from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, size_of
+from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, shape_key, size_of
 from ..parts.counts import lanes_for, moved_bytes, work
 from ..parts.pointwise import LEAST_ROW, begin_cpu, over_threads
 from ..parts.summed import in_long_runs, reads_across, reads_contiguously
@@ -332,7 +332,8 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target, threads: bool = False) 
     line = _line(op)
     last = op.reduce_axis[-1]
     if len(line) > 1:
-        n, last = size_of(a.dom.extent for a in line if a.dom is not None), s[op].fuse(*line)
+        n = size_of(a.dom.extent for a in line if a.dom is not None)
+        last = s[op].fuse(*line, wide=n is None)
     else:
         n = extent_of(last)
         if not reads_contiguously(op, last.var, directly=True) and not in_long_runs(op):
@@ -397,19 +398,21 @@ def _in_pieces(s: Schedule, partial: Stage, pieces: int, threads: bool) -> Stage
 
 
 def _line(op: ComputeOp) -> list[IterVar]:
-    """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order, as far as int32 counts their elements. None
-    where one of them is symbolic."""
+    """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order, as far as int32 counts the elements of known
+    ones."""
     reads = reads_of(op)
     found: list[IterVar] = []
     for count in range(1, len(op.reduce_axis) + 1):
         axes = op.reduce_axis[-count:]
         of_them = [e for e in reads if any(is_used(a.var, *e.indices) for a in axes)]
-        extents = [extent_of(a) for a in axes]
-        if count > 1 and math.prod(n or 1 for n in extents) >= 1 << 31:
+        extents = [
+            e.value if isinstance(e, IntImm) else str(e) for a in axes if a.dom is not None for e in [a.dom.extent]
+        ]
+        if count > 1 and math.prod(n for n in extents if isinstance(n, int)) >= 1 << 31:
             return found
         for e in of_them:
             same = all(i is a.var for i, a in zip(e.indices[-count:], axes))
-            if not same or len(e.indices) < count or None in extents or extents != list(const_shape(e.tensor)[-count:]):
+            if not same or len(e.indices) < count or extents != list(shape_key(e.tensor)[-count:]):
                 return found
         found = list(axes) if of_them else found
     return found
@@ -439,6 +442,7 @@ def few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
         return None
     _, inner = s[op].split(op.reduce_axis[-1], factor=steps)
     partial = s[s.rfactor(op.output(0), inner, len(op.axis) - 1)]
+    _in_runs(partial)
     _as_a_line(partial, lanes)
     whole = s[op]
     *data, last = whole.op.axis

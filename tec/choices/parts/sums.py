@@ -13,8 +13,11 @@ from ...ir import IterVar
 from ...records import dataclass
 from ...schedule import Schedule, Stage
 from ...te import Tensor, thread_axis
+from ..group import reduce_size
 from .grid import Tiles
 
+LONG = 4096  # steps of a sum in one chain, from which its rounding errors are seen
+RUN_STEPS = 1024
 RUN = 4  # elements of 32 bits that a thread takes from shared memory at once
 # Vectors of results that LLVM keeps in registers as one value with their sums.
 _MOST_AS_ONE = 4
@@ -111,6 +114,7 @@ def in_vectors(
     ko, ki = stage.split(k, factor=unroll)
     vector, lane = stage.split(j, factor=lanes)
     stage.reorder(*lead, ko, ki, i, vector, lane, *group)
+    keep_digits(stage, ko)
     if dot is not None:
         stage.tensorize(lane, dot.intrin)
     else:
@@ -130,9 +134,17 @@ def in_chains(s: Schedule, acc: Tensor, final: Stage, at: IterVar, lanes: int, c
     chain, *lead, i, j = stage.op.axis
     vector, lane = stage.split(j, factor=lanes)
     stage.reorder(*lead, *stage.op.reduce_axis, chain, i, vector, lane)
+    keep_digits(stage, stage.op.reduce_axis[0])
     stage.vectorize(lane)
     for axis in (vector, i, chain):
         stage.unroll(axis)
+
+
+def keep_digits(stage: Stage, loop: IterVar) -> None:
+    """A loop over a sum's steps goes by runs where it is long, or of open length: in one chain of a million steps a result loses four of its seven digits."""
+    length = reduce_size(stage.op)
+    if length is None or length > LONG:
+        stage.pragma(loop, "in_runs", RUN_STEPS)
 
 
 def vectorize(final: Stage, axis: IterVar, lanes: int, width: int, rows: int = 2) -> None:

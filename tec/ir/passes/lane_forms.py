@@ -8,7 +8,7 @@ from .. import build as B
 from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
-from ..dtype import dtype_info
+from ..dtype import dtype_info, int_range
 from .rewrite_util import clone, const_int
 
 
@@ -85,3 +85,12 @@ def in_steps(loop: S.For, lanes: int, analyzer: Analyzer, vector: Callable[[S.Fo
         analyzer.bind(step, E.Range(zero, steps))
         whole = S.For(step, zero, steps, one(B.mul(step, lanes), lanes))
     return S.seq(whole, *([one(E.IntImm(extent - left, step.dtype), left)] if left else []))
+
+
+def fits(x: E.Ramp, dtype: str) -> bool:
+    """Whether a vector of numbers is one of a narrower type too."""
+    first, step = const_int(x.base), const_int(x.stride)
+    if first is None or step is None:
+        return False
+    low, high = int_range(dtype)
+    return all(low <= n <= high for n in (first, first + step * (x.lanes - 1)))

@@ -14,6 +14,7 @@ are all rounded the same way. Sums no longer than a run keep their bits.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from ...target import Target
 from .. import build as B
@@ -23,8 +24,11 @@ from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..notes import InRuns
-from ..visit import any_expr, map_stmt
+from ..visit import any_expr, map_stmt, walk_exprs
 from .rewrite_util import clone, const_int, same_expr, uses_var
+
+_LONG = 4  # runs of sums side by side, up to which an open loop is one chain
+_MOST = 1024  # elements of a buffer whose sums lie side by side: a tile's
 
 
 def sum_in_runs(func: Func, target: Target) -> Func:
@@ -36,7 +40,7 @@ def _stmt(s: S.Stmt, steps: int) -> S.Stmt:
     """steps: of a run; 0 where no note asks for runs."""
     if isinstance(s, S.Attr) and isinstance(s.note, InRuns):
         return _stmt(s.body, s.note.steps)
-    if isinstance(s, S.For) and steps and (made := _by_runs(s, steps)) is not None:
+    if isinstance(s, S.For) and steps and (made := _by_runs(s, steps) or _side_by_side(s, steps)) is not None:
         return made
     if isinstance(s, S.For) and steps and isinstance(s.body, S.IfThenElse) and s.body.orelse is not None:
         cond = s.body.cond  # whether a vector of results is whole, say
@@ -80,6 +84,98 @@ def _by_runs(loop: S.For, steps: int) -> S.Stmt | None:
     ))  # fmt: skip
     runs = B.floordiv(B.add(loop.extent, B.const(turns - 1, index)), B.const(turns, index))
     return S.For(run, B.const(0, index), runs, S.Alloc(part, body), unroll=1)
+
+
+def _side_by_side(loop: S.For, steps: int) -> S.Stmt | None:
+    """A loop whose step adds to several sums at numbered places of small buffers (a tile of a product in registers), by runs. None where it does something else, or is short."""
+    length = const_int(loop.extent)
+    is_short = length is not None and length <= steps
+    if loop.kind != S.ForKind.SERIAL or loop.pipelined or is_short or not isinstance(loop.body, S.Seq):
+        return None
+    found = _Sums(loop.var)
+    body = found.moved(loop.body)
+    if body is None or not found.are_apart():
+        return None
+    runs = _runs_of(loop, steps, found, body)
+    # Beside the sums of a run those of a tile do not all stay in registers: an open loop has both forms.
+    is_long = B.compare("gt", loop.extent, B.const(_LONG * steps, loop.extent.dtype))
+    return runs if length is not None else S.IfThenElse(is_long, runs, clone(loop, {}))
+
+
+class _Sums:
+    """The sums of a loop's step: `parts` for the buffers in which they lie, the `places` of which each is one, and what is `added`."""
+
+    def __init__(self, var: E.Var):
+        self.var = var
+        self.parts: dict[int, Buffer] = {}
+        self.places: dict[tuple[int, int, int], S.BufferStore] = {}
+        self.added: list[E.Expr] = []
+
+    def moved(self, s: S.Stmt) -> S.Stmt | None:
+        """The statements where parts take the place of sums; None where one is no sum, or the loop changes whether it is made."""
+        if isinstance(s, S.Seq):
+            made = [self.moved(x) for x in s.stmts]
+            return None if None in made else S.Seq(tuple([x for x in made if x is not None]))
+        if isinstance(s, S.IfThenElse):
+            if uses_var(s.cond, self.var) or any_expr(s.cond, lambda e: isinstance(e, E.BufferLoad)):
+                return None
+            then, orelse = self.moved(s.then), None if s.orelse is None else self.moved(s.orelse)
+            is_whole = then is not None and (s.orelse is None or orelse is not None)
+            return S.IfThenElse(s.cond, then, orelse, s.loc) if is_whole and then is not None else None
+        span = _span(s) if isinstance(s, S.BufferStore) and _is_small(s.buffer) else None
+        added = _added(s, [self.var]) if span is not None and isinstance(s, S.BufferStore) else None
+        if span is None or added is None or not isinstance(s, S.BufferStore):
+            return None
+        whole = s.buffer
+        part = self.parts.setdefault(id(whole), Buffer(f"{whole.name}_run", whole.dtype, whole.shape, scope=LOCAL))
+        self.places.setdefault((id(whole), *span), s)
+        self.added.append(added)
+        return S.BufferStore(
+            part, B.add(E.BufferLoad(part, s.indices, s.predicate), added), s.indices, s.predicate, s.loc
+        )
+
+    def are_apart(self) -> bool:
+        """Whether no two places share an element, and nothing that is added reads a sum."""
+        overlap = any(a[0] == b[0] and b[1] < a[2] for a, b in pairwise(sorted(self.places)))
+        read = (e for a in self.added for e in walk_exprs(a))
+        return not overlap and not any(isinstance(e, E.BufferLoad) and id(e.buffer) in self.parts for e in read)
+
+
+def _runs_of(loop: S.For, steps: int, sums: _Sums, step: S.Stmt) -> S.Stmt:
+    """The loop over runs: parts begin with nothing, take a run's steps, and go to the sums, also where no step did: nothing is added there."""
+    index = loop.extent.dtype
+    run = E.Var(f"{loop.var.name}_run", index)
+    gone = B.mul(run, B.const(steps, index))
+    begun: list[S.Stmt] = []
+    ended: list[S.Stmt] = []
+    for p in sums.places.values():
+        part, nothing = sums.parts[id(p.buffer)], B.const(0.0, p.buffer.dtype)
+        lanes = dtype_info(p.value.dtype).lanes
+        begun.append(
+            S.BufferStore(part, nothing if lanes == 1 else E.Broadcast(nothing, lanes), p.indices, None, p.loc)
+        )
+        total = B.add(E.BufferLoad(p.buffer, p.indices), E.BufferLoad(part, p.indices))
+        ended.append(S.BufferStore(p.buffer, total, p.indices, None, p.loc))
+    turns = B.minimum(B.sub(loop.extent, gone), B.const(steps, index))
+    body: S.Stmt = S.Seq((*begun, loop.with_range(B.add(loop.min, gone), turns, step), *ended))
+    for part in sums.parts.values():
+        body = S.Alloc(part, body)
+    runs = B.floordiv(B.add(loop.extent, B.const(steps - 1, index)), B.const(steps, index))
+    return S.For(run, B.const(0, index), runs, body, unroll=1)
+
+
+def _is_small(buffer: Buffer) -> bool:
+    size = const_int(buffer.shape[0])
+    return size is not None and size <= _MOST
+
+
+def _span(s: S.BufferStore) -> tuple[int, int] | None:
+    """Where a store begins and ends; None where it is no run of neighbours at a numbered place."""
+    (index, *more) = s.indices
+    lanes = dtype_info(index.dtype).lanes
+    base = const_int(index.base if isinstance(index, E.Ramp) else index)
+    is_line = lanes == 1 or (isinstance(index, E.Ramp) and const_int(index.stride) == 1)
+    return (base, base + lanes) if base is not None and is_line and not more else None
 
 
 def _sum_of(loop: S.For) -> tuple[list[S.For], S.BufferStore, E.Expr] | None:

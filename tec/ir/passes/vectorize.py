@@ -27,7 +27,7 @@ from ..intrin import INTRINS
 from ..visit import any_expr, map_stmt
 from . import ragged_pieces
 from .crossings import Crossings, of_one_of_two
-from .lane_forms import all_lanes, any_lane, in_steps, repeats
+from .lane_forms import all_lanes, any_lane, fits, in_steps, repeats
 from .rewrite_util import clone, const_int, reshaped
 
 # Lanes of one vector: a register's of bytes on the widest unit (AVX-512). LLVM's time for a vector of scattered elements grows with the square of its
@@ -400,7 +400,7 @@ def _cast(v: _Vectorizer, e: E.Cast) -> E.Expr:
         return e
     lanes = lanes_of(x)
     dst, src = dtype_info(e.dtype), dtype_info(x.dtype)
-    if isinstance(x, E.Ramp) and dst.is_int and src.is_int and dst.bits >= src.bits:
+    if isinstance(x, E.Ramp) and dst.is_int and src.is_int and (dst.bits >= src.bits or fits(x, dst.element)):
         # Index arithmetic does not overflow, so widening goes through the Ramp.
         return E.Ramp(B.cast(dst.element, x.base), B.cast(dst.element, x.stride), lanes)
     if isinstance(x, E.Broadcast):

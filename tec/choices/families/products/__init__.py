@@ -202,7 +202,9 @@ class RegisterTiles(Space):
         work = (size_of(self.op.output(0).shape) or 0) * (reduce_size(self.op) or 1)
         threads = self.is_open or parallel.worth(work / self.target.machine.macs("float32"))
         unroll = 4 if self._steps() % 4 == 0 else 1
-        return self.legal({**self.parameters, "unroll": (unroll,), "parallel": (threads,)})
+        # Of an open number of columns the last tile asks at each step which of its vectors there are: one is always there.
+        columns = self.parameters["columns"] if self.n is not None or self.block else (self.lanes,)
+        return self.legal({**self.parameters, "columns": columns, "unroll": (unroll,), "parallel": (threads,)})
 
     def _steps(self) -> int:
         """Of the sum: multiply-adds, or dot products; 1 where their number is open."""
