@@ -469,6 +469,9 @@ class Builder:
                 return self.const(float(value), to)
             if to.is_int() and isinstance(value, int) and -128 <= value < 128 and (value >= 0 or to.is_int_signed()):
                 return self.const(int(value), to)
+        if have.is_floating() and to.is_int() and not to.is_bool() and to.primitive_bitwidth < 32 and not bitcast:
+            # Kernels rely on what Triton's AMD code does: 32 bits are made, and the low ones kept (-1.0 is 255 of uint8).
+            v = self.cast(v, uint32 if to.kind == "uint" and to.primitive_bitwidth == 16 else int32)
         return self.value("cast", (v,), TileType(v.ty.shape, to), bitcast=bool(bitcast))
 
 

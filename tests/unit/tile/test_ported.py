@@ -225,6 +225,23 @@ def test_casts_to_floats_of_8_bits_saturate(
     np.testing.assert_array_equal(out.astype(np.float32), want.astype(np.float32))
 
 
+@pytest.mark.parametrize("on", ["cpu", "interpreter", "gfx942"])
+def test_casts_to_narrow_integers_keep_the_low_bits(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Triton's code for AMD's chips, on which kernels of microscaling formats rely: they add a bias to a negative exponent in uint8."""
+    x = np.array([-1, -127, -2.5, 3.7, 255, 300, 70000, -5e9], np.float32)
+    if on == "interpreter":
+        monkeypatch.setenv("TEC_INTERPRET", "1")
+    wants = {
+        tl.uint8: [255, 129, 254, 3, 255, 44, 112, 0], tl.int8: [-1, -127, -2, 3, -1, 44, 112, 0],
+        tl.uint16: [0, 0, 0, 3, 255, 300, 4464, 0],
+    }  # fmt: skip
+    for to, want in wants.items():
+        out = np.zeros(8, str(to))
+        with tl.on_device(tec.rocm_emu("gfx942")) if on == "gfx942" else contextlib.nullcontext():
+            _casts[(1,)](x, out, N=8, TO=to)
+        np.testing.assert_array_equal(out, want)
+
+
 @tl.jit
 def _sized(out, sizes, step):
     at = tl.zeros(sizes, tl.int32)
