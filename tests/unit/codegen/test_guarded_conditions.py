@@ -6,7 +6,7 @@ import tec
 from tec import te
 from tec.codegen.emit.calls import in_order
 from tec.ir import Call
-from tec.ir.build import buffer_load, logical_and, logical_or
+from tec.ir.build import buffer_load, logical_and, logical_or, truncdiv
 
 
 def test_the_right_side_moves_behind_the_left():
@@ -18,6 +18,15 @@ def test_the_right_side_moves_behind_the_left():
     assert isinstance(either, Call) and either.args[1].value == 1 and either.args[2] is read
     plain = logical_and(i < 4, i > 1)
     assert in_order(plain) is plain
+
+
+def test_registers_and_divisions_are_read_at_once():
+    """A branch for each of them kept an implicit convolution's loads apart."""
+    own, i, n = te.decl_buffer((4,), "int32", "own", scope="local"), te.var("i"), te.var("n")
+    known = logical_and(i < 4, buffer_load(own, [3]) + truncdiv(i, n) > 0)
+    assert in_order(known) is known
+    unknown = in_order(logical_and(i < 4, buffer_load(own, [i]) > 0))
+    assert isinstance(unknown, Call) and unknown.op == "if_then_else"
 
 
 def test_a_guarded_read_past_the_end_does_not_happen():
