@@ -73,6 +73,33 @@ def one_after_another(parts: Sequence[tuple[Operand, int]]) -> Operand:
 
 
 @dataclass(frozen=True, eq=False)
+class Convolved:
+    """What the windows of a product are of, so that a template may have them as boxes of the image: for places p along the images and the output's space,
+
+        y[g, o, p] = sum over c, r of pixel(g, c, p * strides + r * dilations) * weight(g, o, c, r)
+
+    extents: images and the output's space; taps, strides, dilations: 1 along the images. channels, outs: of a group, the channels as weights have them, which may be filled up. pixel: at a place
+    of the padded image, the last of which along each axis that is asked for is given too. wide, weights_wide: channels that lie side by side in memory; 1: the image's neighbours are those of a
+    row. place: where a result stands, axis by axis; kept: sizes of the result's dimensions, a tuple of sizes for several axes that are one dimension. channels_last: whether they are the result's last axis.
+    """
+
+    extents: tuple[int, ...]
+    taps: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    groups: int
+    channels: int
+    outs: int
+    pixel: Callable[[Any, Any, Sequence[Any], Sequence[int]], Any]
+    weight: Callable[[Any, Any, Any, Sequence[Any]], Any]
+    wide: int
+    weights_wide: int
+    place: Callable[[Any, Any, Sequence[Any]], list[Any]]
+    kept: tuple[int | tuple[int, ...], ...]
+    channels_last: bool
+
+
+@dataclass(frozen=True, eq=False)
 class Fold:
     """Where the results of a product stand in a tensor of other dimensions (a convolution's groups are places along its channels).
 
@@ -102,6 +129,7 @@ class Contraction:
     fold: Fold | None = None
     channels: int | None = None  # of a convolution: those of a group's results
     are_apart: bool = False  # neighbours of a row of the result lie apart in memory
+    convolved: Convolved | None = None  # of windows
 
     @property
     def shape(self) -> tuple[Size, ...]:

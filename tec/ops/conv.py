@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import te
 from ..te import Tensor
-from .contraction import Contraction, Fold, Operand, piece_elems
+from .contraction import Contraction, Convolved, Fold, Operand, piece_elems
 from .dims import Size, is_symbolic, is_zero, require, round_up
 from .layouts import Blocked, Layout, Place, plain, plain_weights
 from .matmul import accumulator
@@ -192,6 +192,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         out.dtype,
         fold=fold,
         channels=own_out,
+        convolved=_convolved(attrs, windows, w, out) if merged == 1 else None,
     )
 
 
@@ -259,13 +260,58 @@ def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> l
     dtype = windows.dtype
     pixels, weights = window_operand(attrs, windows, sw, sy), Operand(weight, w.dtype, wide=piece_elems(dtype))
     sides = (weights, pixels) if channels_first else (pixels, weights)
-    acc = accumulator(dtype, out.dtype)
+    acc, convolved = accumulator(dtype, out.dtype), _convolved(attrs, windows, w, out)
     if groups == 1:
-        return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype).tensors()
+        return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype, convolved=convolved).tensors()
     m, n = (own_out, n) if channels_first else (m, own_out)
     return Contraction(
-        (*lead, groups), m, n, depth, *sides, acc, out.dtype, fold=_grouped(out, own_out, channels_first)
-    ).tensors()
+        (*lead, groups), m, n, depth, *sides, acc, out.dtype, fold=_grouped(out, own_out, channels_first), convolved=convolved,
+    ).tensors()  # fmt: skip
+
+
+def _convolved(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> Convolved | None:
+    """What the windows are of, where all sizes are numbers."""
+    (lx, lw, ly), letters, groups = _layouts(attrs), spatial(attrs), attrs["groups"]
+    sx, sw, sy = _sizes([static_shape(windows.x), static_shape(w)], attrs)
+    taps, block = tuple(sw[x] for x in letters), attrs.get("block", 0)
+    extents = tuple(sy[x] for x in ("N", *letters))
+    if is_symbolic((*extents, *taps, *(sx[x] for x in letters), sw["I"], sw["O"])) or attrs.get("fill"):
+        return None
+    own_in, own_out, filled = sw["I"], sw["O"] // groups, windows.sizes["C"] // groups
+    by_taps = lw.dims[-1].endswith("I")
+
+    def pixel(g: Any, c: Any, at: Sequence[Any], last: Sequence[int]) -> Any:
+        n, *places = at
+        value = windows.seen(
+            {"N": n, "C": c if groups == 1 else g * own_in + c, **dict(zip(letters, places))}, last[1:]
+        )
+        return value if filled == own_in else te.if_then_else(c < filled, value, te.const(0, windows.dtype))
+
+    def weight(g: Any, o: Any, c: Any, at: Sequence[Any]) -> Any:
+        channel = o if groups == 1 else g * own_out + o
+        if block:
+            tap = joined_place(at, taps)
+            return w(channel, te.indexdiv(c, block) * (block * math.prod(taps)) + tap * block + te.indexmod(c, block))
+        return w(*lw.index({"O": channel, "I": c, **dict(zip(letters, at))}, sw))
+
+    def place(g: Any, o: Any, at: Sequence[Any]) -> list[Any]:
+        where = {"C": g * own_out + o, **dict(zip(("N", *letters), at))}
+        return [where[x] for d in ly.dims for x in d]
+
+    piece = piece_elems(windows.dtype)
+    return Convolved(
+        extents, (1, *taps), (1, *attrs["strides"]), (1, *attrs["dilations"]), groups, own_in, own_out, pixel, weight,
+        math.gcd(piece, own_in) if lx.dims[-1] == "C" else 1, math.gcd(piece, block or own_in) if block or (by_taps and len(lw.dims[-1]) > 1) else 1,
+        place, tuple(tuple(sy[x] for x in d) if len(d) > 1 else sy[d] for d in ly.dims), ly.dims[-1] == "C",
+    )  # fmt: skip
+
+
+def joined_place(at: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """A place along some axes, counted through as one: what `split_place` takes apart."""
+    total = at[0]
+    for i, n in zip(at[1:], sizes[1:]):
+        total = total * n + i
+    return total
 
 
 def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict[str, Size]) -> Operand:

@@ -92,6 +92,20 @@ class Windows:
                 i = i - b
                 conds += [i >= 0] * (b != 0) + [i < self.sizes[x]] * (a != 0)
             seen[x] = i
+        return self._where(conds, seen)
+
+    def seen(self, at: Place, last: Sequence[int]) -> Any:
+        """The element of the padded image at a place of it, 0 at the earliest and `last` at most along each spatial axis."""
+        conds: list[Any] = []
+        seen: Place = {"N": at["N"], "C": at["C"]}
+        for x, b, end in zip(self.letters, self.attrs["before"], last):
+            i = at[x] - b if b else at[x]
+            conds += [i >= 0] * (b != 0) + [i < self.sizes[x]] * (end - b >= self.sizes[x])
+            seen[x] = i
+        return self._where(conds, seen)
+
+    def _where(self, conds: Sequence[Any], seen: Place) -> Any:
+        """The element at a place of the image where conditions hold, else what padding holds."""
         value = self.x(*self.layout.index(seen, self.sizes))
         if not conds:
             return value

@@ -460,13 +460,13 @@ class Stage(StageState):
         self.sch.apply(RollingBuffer(self))
 
     def transform_layout(
-        self, mapping: Callable[..., Any], keep_loops: bool = False, within: Sequence[int] | None = None
+        self, mapping: Callable[..., Any], keep_loops: bool = False, within: Sequence[int | Sequence[int]] | None = None
     ) -> list[IterVar]:
         """Store the output under another index: `lambda n, c, h, w: [n, c // 4, h, w, c % 4]`.
 
         mapping: from the old indices to a list of the new ones. A parameter of the function then has the shape of the new layout.
         keep_loops: leave the loops as they are. within: of an output, the sizes of the layout where they are smaller than the map's; what lies beyond,
-        or before 0 by a constant that the map takes off an index, is not stored. Returns the new loops, or an empty list with keep_loops. Raises ScheduleError for
+        or before 0 by a constant that the map takes off an index, is not stored; several sizes in place of one are those of neighbouring indices that are one dimension in memory. Returns the new loops, or an empty list with keep_loops. Raises ScheduleError for
         a second layout of one stage, and for a stage that is neither a compute nor an input.
 
         >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")

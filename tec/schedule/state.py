@@ -46,10 +46,13 @@ class LoopAttr:
 @dataclass(slots=True, eq=False)
 class IndexMap:
     """From transform_layout: `apply` takes an index of the tensor to one of the buffer, whose shape is `shape`. separators: the
-    dimensions before which the layout has an AXIS_SEPARATOR, which changes no address. cut: those in which elements lie beyond the shape, before: in front of it, which are not stored."""
+    dimensions before which the layout has an AXIS_SEPARATOR, which changes no address. places: to a place whose axes have the given `sizes`, of which `apply` joins some to one dimension; cut: those
+    along which elements lie beyond the sizes, before: in front of them, which are not stored."""
 
     apply: Callable[[Sequence[Expr]], list[Expr]]
     shape: tuple[Expr, ...]
+    places: Callable[[Sequence[Expr]], list[Expr]]
+    sizes: tuple[Expr, ...]
     separators: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
     before: tuple[int, ...] = ()

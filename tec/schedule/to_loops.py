@@ -292,9 +292,9 @@ class Lowering:
         """Of a layout that is cut, that elements are stored."""
         if stage.layout is None or not (stage.layout.cut or stage.layout.before):
             return []
-        at = [self.arith.simplify(i) for i in stage.layout.apply([values[iv] for iv in stage.op.root_iter_vars()])]
+        at = [self.arith.simplify(i) for i in stage.layout.places([values[iv] for iv in stage.op.root_iter_vars()])]
         front = [B.compare("ge", at[k], 0) for k in stage.layout.before]
-        return [*front, *(_before(at[k], stage.layout.shape[k]) for k in stage.layout.cut)]
+        return [*front, *(_before(at[k], stage.layout.sizes[k]) for k in stage.layout.cut)]
 
     def unrolled_before(self, stage: Stage, values: Values) -> list[E.Expr]:
         """For a rolling buffer: not what an earlier step of the attachment loop has computed."""

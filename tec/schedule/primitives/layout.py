@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,8 +65,10 @@ class TransformLayout(Primitive[list[IterVar]]):
                 stage, f"transform_layout of {stage.name} within {within}: others read what would not be stored", mark=stage,
                 hint="give `within` for a stage that is an output",
             )  # fmt: skip
-        fits = isinstance(within, (list, tuple)) and len(within) == len(extents)
-        if not fits or any(isinstance(n, IntImm) and not 1 <= size <= n.value for size, n in zip(within, extents)):
+        sizes = [n for part in _axes(within) for n in part]
+        if len(sizes) != len(extents) or any(
+            isinstance(n, IntImm) and not 1 <= size <= n.value for size, n in zip(sizes, extents)
+        ):
             raise fail(
                 stage, f"transform_layout of {stage.name} within {within}, where the layout has {', '.join(map(str, extents))}", mark=stage,
                 hint="give a size for each dimension of the layout, none larger than it",
@@ -84,11 +87,38 @@ class TransformLayout(Primitive[list[IterVar]]):
             stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
         separators = separators_of(mapping, [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)])
         extents = tuple(_extents(digits, shape))
-        sizes = extents if self.within is None else tuple([B.const(n) for n in self.within])
-        cut = tuple([k for k, n in enumerate(self.within or ()) if not B.is_const(B.add(extents[k], first[k]), n)])
+        axes = _axes(self.within) if self.within is not None else ()
+        within = [n for part in axes for n in part]
+        sizes = tuple([B.const(n) for n in within]) if axes else extents
+        shape = tuple([B.const(math.prod(part)) for part in axes]) if axes else extents
+        cut = tuple([k for k, n in enumerate(within) if not B.is_const(B.add(extents[k], first[k]), n)])
         before = tuple([k for k, n in enumerate(first) if n < 0])
-        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), sizes, separators, cut, before)
+
+        def places(at: Sequence[Any]) -> list[Expr]:
+            return _apply(stage, mapping, at)
+
+        stage.layout = IndexMap(lambda at: _joined(places(at), axes), shape, places, sizes, separators, cut, before)
         return loops
+
+
+def _axes(within: Any) -> list[tuple[int, ...]]:
+    """The sizes of each dimension of storage: of one axis of the map, or of several."""
+    if not isinstance(within, (list, tuple)):
+        return []
+    return [tuple(n) if isinstance(n, (list, tuple)) else (n,) for n in within]
+
+
+def _joined(at: list[Expr], axes: Sequence[Sequence[int]]) -> list[Expr]:
+    """A place as an index of storage, which has several axes as one dimension where so many `axes` are."""
+    if len(axes) in (0, len(at)):
+        return at
+    rest, made = iter(at), []
+    for part in axes:
+        index = next(rest)
+        for n in part[1:]:
+            index = B.add(B.mul(index, n), next(rest))
+        made.append(index)
+    return made
 
 
 def index_names(mapping: Callable[..., Any], ndim: int) -> list[str]:

@@ -361,6 +361,21 @@ def test_a_layout_is_cut(factor, within):
     np.testing.assert_array_equal(c, want[: within[0], : within[1]])
 
 
+def test_a_layout_is_cut_along_axes_that_are_one_dimension():
+    """Boxes of 2 x 2 places of an image of 3 x 5 whose places are counted through: what lies beyond a row is not the next one's."""
+    A = te.placeholder((2, 3, 4), name="A")
+    C = te.compute((2, 3, 4), lambda i, j, p: A[i, j, p] + 1, name="C")
+    s = create_schedule(C)
+    s[C].transform_layout(lambda i, j, p: [i * 2 + p // 2, j * 2 + p % 2], keep_loops=True, within=[(3, 5)])
+    func = to_loops(s, [A, C])
+    from tec.ir.interp import run
+
+    a, c = np.arange(24, dtype="float32").reshape(2, 3, 4), np.zeros(15, "float32")
+    run(func, [a, c], check=True)
+    want = (a + 1).reshape(2, 3, 2, 2).transpose(0, 2, 1, 3).reshape(4, 6)[:3, :5]
+    np.testing.assert_array_equal(c, want.reshape(-1))
+
+
 @pytest.mark.parametrize("factor", [4, 5])
 def test_a_layout_is_cut_in_front(factor):
     """What lies before 0, since the map takes a constant off, is not stored either."""

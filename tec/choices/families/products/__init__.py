@@ -28,6 +28,7 @@ from ...space import Choice, Scheduled, Space
 from .. import priced_reductions
 from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
+from .halo import HaloConvolution
 from .padded_warpgroups import PaddedWarpgroupProduct
 from .register_blocks import RegisterBlocks
 from .streamed_rows import StreamedRows
@@ -41,6 +42,8 @@ _FEW_COLUMNS = 48  # of which a half vector more or less is a sixth of the work 
 _SHORTEST_PART = 128  # steps of a sum: the sums of a tile are stored and loaded once a part
 _MOST_VECTORS = 6  # of a tile
 _UNDER_WAY = 8  # multiply-adds that keep a core's units busy: two a clock, of four clocks each
+# Of the price of gathered windows, that boxes should take at most: neither price is better than that.
+_BOXES_WORTH = 0.95
 _AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
@@ -48,7 +51,17 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group whose only reduction is a matrix product."""
     if not target.is_gpu:
         yield from _on_cpu(group, target)
-    elif _thin(group, target):
+    elif (boxes := _from_boxes(group, target)) is not None:
+        others = list(_gathered(group, target))
+        boxes.is_second = bool(others) and _BOXES_WORTH * others[0].seconds <= boxes.seconds
+        yield from (*others[:1], boxes, *others[1:]) if boxes.is_second else (boxes, *others)
+    else:
+        yield from _gathered(group, target)
+
+
+def _gathered(group: Group, target: Target) -> Iterator[Space]:
+    """The spaces of a product on a GPU whose windows, if it has any, are gathered."""
+    if _thin(group, target):
         few = few_terms.match(group, target)
         if few is not None:
             yield few
@@ -95,6 +108,12 @@ def _on_cpu(group: Group, target: Target) -> Iterator[Space]:
         if op.tag == "matmul":
             found: list[Space | None] = [RegisterTiles.match(group, target, op), StreamedRows.match(group, target, op)]
             yield from sorted((s for s in found if s is not None), key=lambda s: s.seconds)
+
+
+def _from_boxes(group: Group, target: Target) -> HaloConvolution | None:
+    """A convolution from boxes of its image."""
+    found = (HaloConvolution.match(group, target, op) for op in group.reductions())
+    return next((space for space in found if space is not None), None)
 
 
 def _on_gpu(group: Group, target: Target) -> Iterator[Space]:

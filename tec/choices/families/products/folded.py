@@ -117,5 +117,15 @@ def _moved(t: Tensor, result: Tensor, shape: tuple[Any, ...], fold: Fold, made: 
     return made[t]
 
 
+def placed(group: Group, made: Tensor, fold: Fold) -> Tensor | None:
+    """The group's output over the dimensions of `made`, the product by another form, whose results stand where `fold` says; None where what follows reads it elsewhere."""
+    form = group.form("product")
+    assert form is not None
+    try:
+        return _moved(group.outputs[0], form[1][0], made.shape, fold, {form[1][0]: made})
+    except _Elsewhere:
+        return None
+
+
 class _Elsewhere(Exception):
     """A read of the product at another place than its own."""

@@ -20,6 +20,7 @@ from ....target import Target
 from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...group import extent_of
 from ...parts import ends
+from ...parts.boxes import WINDOWS
 from ...parts.ends import MET, PIECE
 from ...parts.grid import Tiles
 from ...parts.operands import IN_PLACE, Product, accumulators, follows, operands
@@ -105,6 +106,11 @@ def schedule(
     acc, final = s[acc_tensor], s[out.output(0)]
     staged = []
     for tensor, role in ((p.a, "a"), (p.b, "b")):
+        if tensor.op.tag == WINDOWS:
+            (box,) = tensor.op.inputs
+            s[tensor].set_scope(f"fragment.{role}")
+            staged.append((box, tensor, role))
+            continue
         if tensor.op.tag in IN_PLACE:
             s[tensor].set_scope("shared")
             shared = tensor
@@ -112,9 +118,11 @@ def schedule(
             shared = s.cache_read(tensor, "shared", [acc_tensor])
         staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
     at = _slices(final, t, mx) if out.tag == MET else _output(final, t, mx, target.machine.dies)
-    inner = _product(acc, final, at, t, mx)
+    boxes = [tensor for tensor in (p.a, p.b) if tensor.op.tag == WINDOWS]
+    *inner, near = _product(acc, final, at, t, mx, boxes[0].op.attrs["terms"] if boxes else 0)
     for shared, fragment, role in staged:
-        _operand(s, shared, fragment, role, acc, inner, t, mx, p)
+        of_box = fragment.op.tag == WINDOWS
+        _operand(s, shared, fragment, role, acc, (inner[0] if of_box else inner[-1], near), t, mx, p)
     return True
 
 
@@ -164,16 +172,17 @@ def _slices(met: Stage, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
     return wj
 
 
-def _product(acc: Stage, final: Stage, at: IterVar, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:
-    """The accumulator's loops. Returns the axes of a step and of a part of it."""
+def _product(acc: Stage, final: Stage, at: IterVar, t: Tiling, mx: intrin.MatrixIntrins, terms: int = 0) -> list[Any]:
+    """The accumulator's loops. Returns the axes of a step and of a part of it; before them, where so many `terms` are of one box, that of a box."""
     acc.compute_at(final, at)
     *lead, i, j = acc.op.axis
     (k,) = acc.op.reduce_axis
-    ko, ki = acc.split(k, factor=t.k)
+    far, ko = acc.split(k, factor=terms) if terms > t.k else (None, k)
+    ko, ki = acc.split(ko, factor=t.k)
     ki, kk = acc.split(ki, factor=t.instr_k)
     ti, ii = acc.split(i, factor=t.instr_m)
     tj, jj = acc.split(j, factor=t.instr_n)
-    acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
+    acc.reorder(*lead, *([] if far is None else [far]), ko, ki, ti, tj, ii, jj, kk)
     acc.unroll(ki)
     if t.interleave:
         acc.pragma(ki, "fragments_ahead")
@@ -182,7 +191,7 @@ def _product(acc: Stage, final: Stage, at: IterVar, t: Tiling, mx: intrin.Matrix
         said = 4 if t.direct_to_lds else 3 if t.ping_pong else 2
         acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.prefetch_distance > 1 else t.stages)
     acc.tensorize(ii, mx.mma)
-    return ko, ki
+    return [*([] if far is None else [far]), ko, ki]
 
 
 def _operand(
@@ -199,16 +208,22 @@ def _operand(
     *_, x, y = f.op.axis
     xo, xi = f.split(x, factor=rows)
     yo, yi = f.split(y, factor=cols)
-    f.reorder(xo, yo, xi, yi)
-    f.tensorize(xi, mx.load_a if role == "a" else mx.load_b)
     stage = s[shared]
     x = stage.op.axis[-2]
     piece = PIECE_BYTES // dtype_info(p.a.dtype).bytes
-    if not t.swizzle:
+    is_box = fragment.op.tag == WINDOWS
+    if is_box:  # of whose places lanes read whole pieces, which begin in other banks
+        f.reorder(xo, yo, *((yi, xi) if trans else (xi, yi)))
+        mx.on_tile(f, yi if trans else xi, role)
+        stage.storage_align(x, 2 * piece, piece)
+    else:
+        f.reorder(xo, yo, xi, yi)
+        f.tensorize(xi, mx.load_a if role == "a" else mx.load_b)
+    if not t.swizzle and not is_box:
         stage.storage_align(x, t.k if (role == "a") != trans else (t.m if role == "a" else t.n), piece)
     of_tile: dict[str, Any] = stage.op.attrs if stage.op.tag in IN_PLACE else {"wide": piece}
     # Where a wavefront has its own part of the sum, it brings that, and waits for no other.
     apart = t.slice_k > 1 and t.waves_m * t.waves_n == 1
     bring(
-        stage, acc, ko, _threads(t, instr.wave), piece, of_tile.get("wide", 1), of_tile.get("turn", (0, 0)), apart, t.swizzle
+        stage, acc, ko, _threads(t, instr.wave), piece, of_tile.get("wide", 1), of_tile.get("turn", (0, 0)), apart, t.swizzle and not is_box
     )  # fmt: skip
