@@ -77,8 +77,9 @@ class ThinProduct(Space):
         space = cls(group, target, red, out, rows)
         if "steps" not in space.figures or next(space.drafts(), None) is None:
             return None
-        # Where parts of the sum have to be joined by a second kernel, sums by themselves may be quicker: by the same price, whose figures a time model gave.
-        sums = priced_reductions.match(group, target) if target.machine.priced_by_model else None
+        # Where parts of the sum have to be joined by a second kernel, or are short, sums by themselves may be quicker: by the same price, of known sizes on a clocked machine.
+        is_asked = target.machine.priced_by_model or not space.makes_all_rows
+        sums = priced_reductions.match(group, target) if is_asked else None
         space.is_second = sums is not None and _alone_seconds(sums, space.figures) < space.seconds
         return space
 
@@ -199,7 +200,7 @@ class ThinProduct(Space):
 
 def _alone_seconds(sums: GpuReduction, known: Figures) -> float:
     """Of sums by themselves, whose price leaves out what it takes that a work-group's threads read a column of the matrix side by side."""
-    return sums.seconds * (known["across"] if sums.default["shared"] else 1.0)
+    return sums.seconds * (known["across"] if "across" in known and sums.default["shared"] else 1.0)
 
 
 def _is_product(red: ComputeOp) -> bool:
