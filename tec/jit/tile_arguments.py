@@ -71,6 +71,8 @@ def grid_of(name: str, grid: Any) -> tuple[int, int, int]:
         if type(x) is type(y) is type(z) is int and -1 < x < _MOST and -1 < y < _MOST and -1 < z < _MOST:
             return x, y, z
     parts = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    while len(parts) > 3 and parts[-1] == 1:  # Triton looks at three, and programs pass more
+        parts = parts[:-1]
     if not 1 <= len(parts) <= 3:
         raise KernelError(f"{name}: the grid has {len(parts)} dimensions", hint="one to three: kernel[(n,)](...)")
     for p in parts:

@@ -50,3 +50,14 @@ def _beyond(x):
 def test_a_written_number_must_fit_the_tile() -> None:
     with pytest.raises(KernelError, match="scalar 300 is out of range for type uint8"):
         _beyond[(1,)](np.zeros(4, "int32"))
+
+
+def test_a_grid_may_end_in_ones() -> None:
+    x = np.zeros(8, "int32")
+    _whole[(2, 1, 1, 1)](x)
+    np.testing.assert_array_equal(x, [0, 0, 0, 0, 1, 1, 1, 1])
+
+
+@tl.jit
+def _whole(x):
+    tl.store(x + tl.program_id(0) * 4 + tl.arange(0, 4), tl.program_id(0))

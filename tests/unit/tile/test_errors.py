@@ -162,7 +162,7 @@ X = np.zeros(16, np.float32)
 LAUNCHES: list[tuple[Callable[[], Any], str]] = [
     (lambda: fine(X, 3, 4), "called like a function"),
     (lambda: fine.ir("float*", "i32", BLOCK=4), r"x of fine is described as 'float\*', which is no type"),
-    (lambda: fine[(1, 1, 1, 1)](X, 3, BLOCK=4), "4 dimensions"),
+    (lambda: fine[(1, 1, 1, 2)](X, 3, BLOCK=4), "4 dimensions"),
     (lambda: fine[(1.5,)](X, 3, BLOCK=4), "whole numbers"),
     (lambda: fine[(2**31,)](X, 3, BLOCK=4), "2,147,483,648 programs"),
     (lambda: fine[(1,)](X, 3), "without BLOCK"),
