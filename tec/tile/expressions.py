@@ -345,7 +345,10 @@ class Expressions:
                 v = plain(self.expr(x))
                 continue
             w = plain(self.expr(x))
-            v = self.b.logical("and" if both else "or", v, w)
+            if isinstance(w, G.Value):
+                v = self.b.logical("and" if both else "or", v, w)
+            elif bool(w) != both:  # decides, as in Triton, whatever is on its left
+                return w
         return v
 
     def of_Compare(self, e: ast.Compare) -> Any:

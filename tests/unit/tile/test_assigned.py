@@ -61,3 +61,18 @@ def test_a_grid_may_end_in_ones() -> None:
 @tl.jit
 def _whole(x):
     tl.store(x + tl.program_id(0) * 4 + tl.arange(0, 4), tl.program_id(0))
+
+
+def test_a_constant_decides_on_the_right_too() -> None:
+    x = np.zeros(4, "int32")
+    _decided[(1,)](x, STORES=False)
+    assert not x.any()
+    with pytest.raises(KernelError, match="value is not defined"):
+        _decided[(1,)](x, STORES=True)
+
+
+@tl.jit
+def _decided(x, STORES: tl.constexpr):
+    at = tl.arange(0, 4)
+    if tl.program_id(0) == 0 and STORES:
+        tl.store(x + at, value)  # noqa: F821
