@@ -352,3 +352,11 @@ def test_many_devices_leave_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [Arena(192 << 30) for _ in range(60)]
     assert held[0].size > held[-1].size >= 1 << 28
     assert arena.Reservation(1 << 42).address  # another library's
+
+
+@pytest.mark.parametrize("system", ["posix", "nt"])
+def test_addresses_are_there_on_either_system(monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    with monkeypatch.context() as m:
+        m.setattr(arena.os, "name", system)
+        held = arena.Reservation(1 << 16)
+    assert held.address and len(held.map) == held.nbytes == 1 << 16

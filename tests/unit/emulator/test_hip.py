@@ -376,6 +376,28 @@ def test_launch_by_pointers_and_by_block(hip):
     )
 
 
+def test_a_launch_that_counts_work_items(hip):
+    """Of each dimension as many work-groups as fit, between two events; a part of one is refused."""
+    x, scale = np.arange(100, dtype=np.float32), hip.function(b"scale")
+    a, b = hip.upload(x), hip.upload(np.zeros_like(x))
+    values = scale_arguments(a, b, 100)
+    where = (c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+    start, stop = hip.made("hipEventCreate"), hip.made("hipEventCreate")
+
+    def launch(grid, *events):
+        return hip.hipExtModuleLaunchKernel(
+            scale, grid, 1, 1, 64, 1, 1, c_size_t(0), None, where, None, *(c_void_p(e) for e in events), 0
+        )
+
+    assert launch(128, start, stop) == 0
+    np.testing.assert_array_equal(hip.download(b, x), scaled(x))
+    took = c_float(-1)
+    assert hip.hipEventElapsedTime(byref(took), c_void_p(start), c_void_p(stop)) == 0 and took.value >= 0
+    assert hip.hipMemset(b, 0, c_size_t(400)) == 0 and launch(64, None, None) == 0
+    assert (hip.download(b, x) == np.where(x < 64, scaled(x), 0)).all()
+    assert launch(100, None, None) != 0
+
+
 def test_faults(hip, capfd):
     x, scale = np.arange(100, dtype=np.float32), hip.function(b"scale")
     a, b = hip.upload(x), hip.upload(np.zeros(64, np.float32))

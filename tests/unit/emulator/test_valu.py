@@ -243,6 +243,22 @@ def test_clamped_integers() -> None:
     check("gfx942", "v_sub_i32 clamp", [U32] * 2, U32, lambda a, b: clip_to(sgn(a) - sgn(b), -(2**31), 2**31 - 1), "v_sub_i32 $0, $1, $2 clamp")  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "bits", "signed"), [("v_dot4_i32_i8", 8, True), ("v_dot4_u32_u8", 8, False), ("v_dot8_i32_i4", 4, True),
+    ("v_dot8_u32_u4", 4, False), ("v_dot2_i32_i16", 16, True), ("v_dot2_u32_u16", 16, False)])  # fmt: skip
+def test_dots_saturate_at_either_end(name: str, bits: int, signed: bool) -> None:
+    low, high = (-(2**31), 2**31 - 1) if signed else (0, 2**32 - 1)
+
+    def field(x, i):
+        v = u(x) >> bits * i & (1 << bits) - 1
+        return sgn(v, bits) if signed else v
+
+    def dot(a, b, c):
+        total = (sgn(c) if signed else u(c)) + sum(field(a, i) * field(b, i) for i in range(32 // bits))
+        return clip_to(total, low, high)
+
+    check("gfx942", f"{name} clamp", [U32] * 3, U32, dot, f"{name} $0, $1, $2, $3 clamp")
+
+
 @pytest.mark.parametrize("chip", CHIPS)
 def test_carries(chip: str) -> None:
     add, addc = ("v_add_co_u32", "v_addc_co_u32") if chip != "gfx1100" else ("v_add_co_u32", "v_add_co_ci_u32")

@@ -9,6 +9,7 @@ from tec.graph.optimize import optimize
 from tec.graph.passes.weights import order_weights
 from tests.thinned import thinned
 from tests.unit.graph.random_graphs import random_graph
+from tests.unit.ops.test_recurrent import recurrence
 
 HOST = tec.Target("llvm")
 LANES = max(4, HOST.vector_bytes // 4)
@@ -121,3 +122,13 @@ def test_depthwise_convolutions_read_their_input_in_place(size, stride, kernel, 
     lines = net.get_source("ir").split("def f1_conv")[-1].split("def f2")[0].splitlines()
     assert sum("parallel(" in line for line in lines) <= 1
     assert all('scope="local"' in line for line in lines if "alloc(" in line)
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+@pytest.mark.parametrize("constant", [True, False])
+def test_constant_weights_of_recurrent_layers_lie_in_panels(target, constant):
+    g, feeds = recurrence("lstm", 3, 2, 40, back=(False, True), constant=constant)
+    (node,) = order_weights(g, tec.Target(target)).nodes
+    assert bool(node.attrs.get("panel")) == constant == node.inputs[1].is_known
+    if constant and target == "llvm":
+        assert node.inputs[1].shape != g.nodes[0].inputs[1].shape

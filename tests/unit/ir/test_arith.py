@@ -350,3 +350,31 @@ def test_bits_of_numbers_are_the_interpreters(op, dtype):
             e = E.Call(op, (E.IntImm(int(a), dtype), E.IntImm(int(b), dtype)), dtype)
             s = Analyzer().simplify(e)
             assert isinstance(s, E.IntImm) and s.value == int(eval_expr(e, {}, {})), (op, a, b, s)
+
+
+def test_a_range_has_what_is_known_of_its_extent():
+    """Also where the variable was asked for before: of a size that is bounded, of a min, of an end that is bounded below."""
+    for extent, known, bound in ((N, N <= 8, (0, 7)), (build.minimum(N, 5), N <= 8, (0, 4)), (N * 2, N < 4, (0, 5))):
+        a = Analyzer()
+        with a.constraint(known):
+            a.const_int_bound(X + 1)
+            a.bind(X, rng(extent))
+            assert a.const_int_bound(X) == bound and a.can_prove(X < extent), extent
+
+
+@pytest.mark.parametrize("digits", [[4, 4], [4, 4, 4], [3, 5, 2], [2, 3, 4, 5]])
+def test_the_digits_of_a_number_are_the_number(digits):
+    """In whatever order they are added, with its upper part and without."""
+    ana, x = Analyzer(), E.Var("x")
+    ana.bind(x, E.Range(E.IntImm(-1000), E.IntImm(3000)))
+    parts, unit = [], 1
+    for d in digits:
+        parts.append(x // unit % d * unit)
+        unit *= d
+    for order in itertools.permutations(range(len(digits) + 1)):
+        whole = [parts[k] if k < len(digits) else x // unit * unit for k in order]
+        assert structural_equal(ana.simplify(sum(whole[1:], whole[0])), x), order
+        rest = [parts[k] for k in order if k < len(digits)]
+        low = ana.simplify(sum(rest[1:], rest[0]))
+        for value in (-999, -1, 0, 7, 61, 1999):
+            assert eval_expr(low, {x: value}, {}) == value % unit, order

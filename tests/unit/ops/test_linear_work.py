@@ -326,6 +326,23 @@ def test_many_indices_are_checked_in_parts(count):
             net.run({"x0": x, "x1": wrong})
 
 
+def test_the_first_and_the_last_index_of_an_open_length():
+    """Counted from either end, of whatever length comes; one further is an error."""
+    from tec.ops.dims import Dim
+
+    g = Graph("g")
+    x, index = g.input("x", "float32", (Dim("n"), 2)), g.input("index", "int64", (2,))
+    g.set_outputs(g.add("gather", [x, index], {"axis": 0}), ["y"])
+    net = tec.compile(g, target="llvm", cache=False)
+    for n in (1, 3):
+        a = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+        for k in ([-n, n - 1], [0, -1]):
+            np.testing.assert_array_equal(net.run({"x": a, "index": np.array(k)})[0], a[k])
+        for k in ([-n - 1, 0], [0, n]):
+            with pytest.raises(tec.ArgumentError, match=r"index of gather .* is outside"):
+                net.run({"x": a, "index": np.array(k)})
+
+
 def test_a_constant_index_that_is_outside_is_refused():
     g = Graph("g")
     x = g.input("x", "float32", (3, 4))

@@ -226,6 +226,17 @@ def test_without_fused_multiply_add(op: str) -> None:
     assert ulps(run(op, "float32", x, target=BASELINE), expected) <= 2.0
 
 
+@pytest.mark.parametrize("target", [BASELINE, GPU])
+@pytest.mark.parametrize(("op", "bounds"), [("log", (0.8, 0.75)), ("log1p", (0.8, 0.65)), ("log2", (1.3, 0.85)), ("log10", (1.6, 0.85))])  # fmt: skip
+def test_logarithms_of_all_exponents(op: str, bounds: tuple[float, float], target: Target) -> None:
+    """The exponent's share of the result is as right as the rest, with fused multiply-adds and without, in either format."""
+    x = np.abs(every_float())
+    x, wide = x[x > 0], np.exp2(np.random.default_rng(3).uniform(-1020, 1020, 20_000))
+    reference = UNARY[op][0]
+    assert ulps(run(op, "float32", x, target=target), reference(x.astype(np.float64))) <= bounds[0]
+    assert ulps(run(op, "float64", wide, target=target), reference(wide.astype(np.longdouble))) <= bounds[1]
+
+
 BINARY = {"pow": (np.power, 1.3), "atan2": (np.arctan2, 2.0), "hypot": (np.hypot, 1.3)}
 
 

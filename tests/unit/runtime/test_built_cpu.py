@@ -120,3 +120,15 @@ def test_the_strides_of_empty_arrays_are_not_asked_for():
     f(np.arange(6, dtype="float32")[::2], out)
     assert out.tolist() == [1, 3, 5]
     f(np.zeros(0, "float32"), np.zeros(0, "float32"))
+
+
+def test_an_empty_array_within_the_result_shares_nothing():
+    n, m = te.var("n"), te.var("m")
+    a, c = te.placeholder((n,), name="A"), te.placeholder((m,), name="C")
+    b = te.compute((m,), lambda i: c[i] + 1.0, name="B")
+    f = tec.build(te.create_schedule(b.op), [a, c, b])
+    out, given = np.zeros(8, "float32"), np.arange(8, dtype="float32")
+    f(out[4:4], given, out)
+    assert (out == given + 1).all()
+    with pytest.raises(tec.TecError, match="shares memory"):
+        f(out[4:5], given, out)

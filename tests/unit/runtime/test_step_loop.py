@@ -17,7 +17,7 @@ def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
     if request.param == "pool" and not hostpool.symbols():
         pytest.skip("this machine has no pool")
     if request.param == "stand-in":
-        monkeypatch.setattr(hostpool, "symbols", dict)
+        monkeypatch.setattr(cpu_code, "symbols", dict)
     return cpu_code.step_loop()
 
 
@@ -52,3 +52,32 @@ def test_a_copy_is_a_step(loop: Any) -> None:
     row = np.array([cpu_code.helpers()["tec_copy_bytes"], pointers.ctypes.data, scalars.ctypes.data], np.int64)
     assert loop(row.ctypes.data, 1) == (-1, 0)
     np.testing.assert_array_equal(target, [0, 1, 2, 3, 4, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("going", [None, 5, 2])
+def test_trips_move_and_swap_what_the_cells_name(loop: Any, going: int | None) -> None:
+    """Before trip t a cell is its start, t moves on, a swap further in every other trip; the loop ends where its condition is 0."""
+    cells, flag = np.array([-1, -1], np.int64), np.array([1], np.uint8)
+    seen: list[tuple[int, ...]] = []
+
+    def step(p: Any, s: Any) -> int:
+        seen.append(tuple(cells.tolist()))
+        flag[0] = len(seen) != going
+        return 0
+
+    rows, keep = table(step)
+    at = cells.ctypes.data
+    moves = np.array([(at, 100, 7, 0), (at + 8, 50, -3, 10)], np.int64)
+    asked = 0 if going is None else flag.ctypes.data
+    words = np.array([rows.ctypes.data, 1, 4, asked, len(moves), moves.ctypes.data, 99], np.int64)
+    assert cpu_code.trip_loop()(words.ctypes.data) == (-1, 0)
+    assert seen == [(100, 50), (107, 57), (100, 70), (107, 77)][: going or 4] and words[6] == min(going or 4, 4)
+    del keep
+
+
+def test_a_step_that_fails_ends_the_trips(loop: Any) -> None:
+    seen: list[int] = []
+    rows, keep = table(lambda p, s: 0, lambda p, s: seen.append(1) or 3 * (len(seen) == 3))
+    words = np.array([rows.ctypes.data, 2, 9, 0, 0, 0, 99], np.int64)
+    assert cpu_code.trip_loop()(words.ctypes.data) == (1, 3) and words[6] == 2
+    del keep
