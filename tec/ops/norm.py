@@ -191,6 +191,21 @@ def _log_sum_exp(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
     ]
 
 
+@register("log_softmax_of", OPAQUE, lambda types, attrs: [types[1]], traits=[ROW], takes=2)
+def _log_softmax_of(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """What log_softmax over the dimensions from `axis` on makes of some elements of each row, the second input."""
+    x, some = inputs
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    acc = wide(x.dtype)
+    top, _, total, _ = _softmax_parts(x, list(range(axis, x.ndim)))
+
+    def body(*i: Any) -> Any:
+        row = i[:axis]
+        return (some(*i).astype(acc) - top(*row).astype(acc) - te.log(total(*row))).astype(x.dtype)
+
+    return [te.compute(outputs[0].shape, body, name="log_softmax_of")]
+
+
 @register("lrn", OPAQUE, same_type, takes=1)
 def _lrn(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""

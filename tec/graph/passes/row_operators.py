@@ -54,8 +54,8 @@ RULES = (
 
 
 def _picked_logarithms(graph: Graph) -> Graph:
-    """Elements picked from a logarithm of softmax as those of its operand less the logarithm of the rows' sums: a loss over a vocabulary then reads the rows once and writes none
-    of them. Narrow floats stay: the logarithm of a sum, rounded to one, is off by more than the difference may be large."""
+    """Elements picked from a logarithm of softmax as those of its operand less the rows' largest and the logarithms of their sums, one after the other as the operator has it: a
+    loss over a vocabulary then reads the rows once and writes none of them. Narrow floats stay: the operator rounds to one once."""
     outputs, users = set(graph.outputs), graph.users()
 
     def handle(b: Rebuild, node: Node) -> bool:
@@ -66,11 +66,12 @@ def _picked_logarithms(graph: Graph) -> Graph:
         axes = {a % log.ndim for a in (*log.node.attrs["axes"], node.attrs["axis"])}
         if axes != {last} or log in outputs or len(users[log]) > 1:
             return False
+        if log.shape[:last] != node.inputs[1].shape[:last]:
+            return False
         x, index = b.value(log.node.inputs[0]), b.value(node.inputs[1])
         (picked,) = b.new.add("gather_elements", [x, index], node.attrs, "", node.origin)
-        (whole,) = b.new.add("log_sum_exp", [x], {"axis": last}, "", log.node.origin)
         (out,) = node.outputs
-        b.map[out] = b.new.add("subtract", [picked, whole], {}, out.name, node.origin)[0]
+        b.map[out] = b.new.add("log_softmax_of", [x, picked], {"axis": last}, out.name, node.origin)[0]
         return True
 
     return rebuild(graph, handle)

@@ -22,7 +22,7 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..storage_align import row_major_strides
-from ..visit import map_expr, map_stmt
+from ..visit import any_expr, map_expr, map_stmt
 from .rewrite_util import same_expr, widen
 
 _INT32_MAX = 2**31 - 1
@@ -236,9 +236,11 @@ class _Flattener:
 
 def _whole(i: E.Expr) -> E.Expr:
     """An index in int64. A part of the number of a step that is counted in int64 is an index in int32, and fits: what was narrowed is taken as it was, so that parts of one
-    number are it again."""
-    if isinstance(i, E.Cast) and i.value.dtype == "int64" and isinstance(i.value, (E.FloorDiv, E.FloorMod)):
-        return i.value
+    number are it again. What is made of data need not fit, and keeps the bits that it was narrowed to."""
+    if isinstance(i, E.Cast) and i.dtype == "int32" and i.value.dtype == "int64":
+        part = i.value
+        if isinstance(part, (E.FloorDiv, E.FloorMod)) and not any_expr(part, lambda e: isinstance(e, E.BufferLoad)):
+            return part
     return B.cast("int64", i)
 
 

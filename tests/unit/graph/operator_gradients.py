@@ -136,6 +136,8 @@ ROWS: dict[str, Row] = {
     "rms_norm": (lambda b, x: b.op("rms_norm", x, axis=1, epsilon=1e-5), {"x": X},
                  lambda t, x: t.nn.functional.rms_norm(x, (3,), eps=1e-5)),
     "log_sum_exp": (lambda b, x: b.op("log_sum_exp", x, axis=1), {"x": X}, lambda t, x: t.logsumexp(x, 1, keepdim=True)),
+    "log_softmax_of": (lambda b, x, y: b.op("log_softmax_of", x, y, axis=1), {"x": X, "y": Y},
+                       lambda t, x, y: y - t.logsumexp(x, 1, keepdim=True)),
     "lrn": (lambda b, x: b.op("lrn", x, size=3, alpha=0.3, beta=0.75, bias=1.5), {"x": numbers(1, 4, 2, 2)},
             lambda t, x: t.nn.functional.local_response_norm(x, 3, 0.3, 0.75, 1.5)),
     "scatter_elements": (lambda b, x, i, u: b.op("scatter_elements", x, i, u, axis=1, reduction="add"), {"x": X, "i": ACROSS, "u": Y},

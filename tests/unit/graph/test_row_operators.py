@@ -99,3 +99,18 @@ def test_a_picked_logarithm_of_softmax_writes_no_rows(axis, is_alone):
     for target, device in ((TARGET, tec.rocm_emu("gfx942")), (Target("llvm"), tec.cpu())):
         got = compile_graph(g, target).run({"x": value, "index": picked}, device=device)[0]
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows, places, is_taken", [(6, 1, True), (6, 3, True), (2, 1, False)])
+def test_a_picked_logarithm_has_the_digits_of_large_numbers_differences(rows, places, is_taken):
+    """The logarithm of a whole sum is as large as the numbers, and rounded like them; an index may have fewer rows."""
+    rng, g = np.random.default_rng(seeds.number()), Graph()
+    b, x, index = Builder(g), g.input("x", "float32", (6, 301)), g.input("index", "int64", (rows, places))
+    g.set_outputs([b.op("gather_elements", b.op("log_softmax", x, axes=(1,)), index, axis=1)])
+    assert ("log_softmax" not in [n.op for n in optimize(g, TARGET).nodes]) == is_taken
+    value, picked = (rng.standard_normal((6, 301)) + 1e5).astype("float32"), rng.integers(-301, 301, (rows, places))
+    value[-1, 7] = np.inf
+    wide = value - value.max(1, keepdims=True).astype("float64")
+    want = np.take_along_axis((wide - np.log(np.exp(wide).sum(1, keepdims=True)))[:rows], picked, 1)
+    (got,) = compile_graph(g, Target("llvm")).run({"x": value, "index": picked})
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
