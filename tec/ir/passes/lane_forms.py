@@ -9,7 +9,29 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..dtype import dtype_info, int_range
+from ..visit import any_expr
 from .rewrite_util import clone, const_int
+
+
+def strip_likely(e: E.Expr) -> E.Expr:
+    """A condition without its `likely` marks."""
+    if type(e) is E.Call and e.op == "likely":
+        return strip_likely(e.args[0])
+    if type(e) is E.And:
+        a, b = strip_likely(e.a), strip_likely(e.b)
+        return e if a is e.a and b is e.b else E.And(a, b)
+    return e
+
+
+def is_load(e: E.Expr) -> bool:
+    return isinstance(e, E.BufferLoad)
+
+
+def reads_where(e: E.Expr, anywhere: bool) -> bool:
+    """Whether an expression reads memory at a place that data say, or `anywhere`."""
+    return any_expr(
+        e, lambda x: isinstance(x, E.BufferLoad) and (anywhere or any(any_expr(i, is_load) for i in x.indices))
+    )
 
 
 def all_lanes(guard: E.Expr, cond: E.Expr) -> E.Expr | None:

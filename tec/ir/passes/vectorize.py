@@ -27,7 +27,7 @@ from ..intrin import INTRINS
 from ..visit import any_expr, map_stmt
 from . import ragged_pieces
 from .crossings import Crossings, of_one_of_two
-from .lane_forms import all_lanes, any_lane, fits, in_steps, repeats
+from .lane_forms import all_lanes, any_lane, fits, in_steps, is_load, reads_where, repeats, strip_likely
 from .rewrite_util import clone, const_int, reshaped
 
 # Lanes of one vector: a register's of bytes on the widest unit (AVX-512). LLVM's time for a vector of scattered elements grows with the square of its
@@ -210,7 +210,7 @@ class _Vectorizer:
         return out
 
     def branch(self, s: S.IfThenElse) -> S.Stmt:
-        cond = self.expr(strip_likely(s.cond))
+        cond = self.condition(strip_likely(s.cond))
         if lanes_of(cond) == 1:
             then = self.statement(s.then)
             orelse = self.statement(s.orelse) if s.orelse is not None else None
@@ -345,11 +345,20 @@ class _Vectorizer:
             return E.Broadcast(self.analyzer.simplify(B.floordiv(ramp.base, c)), ramp.lanes)
         return E.Ramp(rest, ramp.stride, ramp.lanes)
 
+    def condition(self, e: E.Expr) -> E.Expr:
+        """The lanes of a condition, whose right side reads where the left one lets it, as that of one lane does: at places that data say, or that the left side is about."""
+        if not isinstance(e, (E.And, E.Or)):
+            return self.expr(e)
+        a = self.condition(e.a)
+        asks = lanes_of(a) > 1 and reads_where(e.b, anywhere=not any_expr(e.a, is_load))
+        b = self.guarded_by(a if type(e) is E.And else E.Not(a), e.b) if asks else self.condition(e.b)
+        return e if a is e.a and b is e.b else self.binary(type(e), a, b)
+
     def guarded_by(self, cond: E.Expr, e: E.Expr) -> E.Expr:
         self.predicates.append(cond)
         self.memo, saved = {}, self.memo
         try:
-            return self.expr(e)
+            return self.condition(e)
         finally:
             self.predicates.pop()
             self.memo = saved
@@ -359,16 +368,6 @@ def _fold(e: E.Expr) -> E.Expr:
     folder = B.FOLD.get(type(e))
     if folder is not None and isinstance(e, E.BinaryExpr):
         return folder(e.a, e.b) or e
-    return e
-
-
-def strip_likely(e: E.Expr) -> E.Expr:
-    """A condition without its `likely` marks."""
-    if type(e) is E.Call and e.op == "likely":
-        return strip_likely(e.args[0])
-    if type(e) is E.And:
-        a, b = strip_likely(e.a), strip_likely(e.b)
-        return e if a is e.a and b is e.b else E.And(a, b)
     return e
 
 
@@ -454,7 +453,7 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
     if e.op == "likely":
         return v.expr(e.args[0])
     if e.op == "if_then_else":
-        cond = v.expr(strip_likely(e.args[0]))
+        cond = v.condition(strip_likely(e.args[0]))
         if lanes_of(cond) == 1:
             a, b = v.expr(e.args[1]), v.expr(e.args[2])
             lanes = max(lanes_of(a), lanes_of(b))
