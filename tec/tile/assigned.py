@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
+from ctypes import c_float
 from typing import Any
 
 from .grammar import DTYPES, dtype
@@ -27,7 +29,7 @@ def assigned(v: Any) -> Any:
     if type(v) is int:
         return AssignedInt(v)
     if type(v) is float:
-        return AssignedFloat(v)
+        return AssignedFloat(in_type(v, number_type(v)))
     return tuple(map(assigned, v)) if type(v) is tuple else v
 
 
@@ -51,16 +53,25 @@ def number_type(v: bool | int | float) -> dtype | None:
     return DTYPES["float64" if beyond else "float32"]
 
 
-def computed(op: type, a: Any, c: Any, made: Any, t: dtype) -> Any:
-    """What an operator gives of two numbers, of which a variable holds one, in their common type t. made: what Python has."""
-    if isinstance(made, int) and t.is_int():
-        if op in (ast.FloorDiv, ast.Mod) and c and (a < 0) != (c < 0):  # as in C
-            quotient = -(abs(a) // abs(c))
-            made = quotient if op is ast.FloorDiv else a - quotient * c
-        bits = t.primitive_bitwidth
-        made &= (1 << bits) - 1
-        made -= (1 << bits) if t.kind == "int" and made >> (bits - 1) else 0
-    return assigned(made)
+def in_type(v: int | float, t: dtype | None) -> int | float:
+    """A number as a type holds it: integers wrap, floats are rounded. As it is without a type."""
+    if t is None or not t.is_int():
+        return c_float(v).value if t == DTYPES["float32"] else v
+    bits = t.primitive_bitwidth
+    v = int(v) & ((1 << bits) - 1)
+    return v - (1 << bits) if t.kind == "int" and v >> (bits - 1) else v
 
 
-__all__ = ["AssignedFloat", "AssignedInt", "assigned", "computed", "is_assigned", "number_type", "written"]
+def computed(op: type, f: Callable[[Any, Any], Any], a: Any, c: Any, t: dtype) -> Any:
+    """What an operator, f in Python, gives of two numbers, of which a variable holds one, in their common type t."""
+    if op is ast.Div and t.is_int():
+        t = DTYPES["float32"]
+    a, c = in_type(a, t), in_type(c, t)
+    if op in (ast.FloorDiv, ast.Mod) and t.is_int() and c and (a < 0) != (c < 0):  # as in C
+        quotient = -(abs(a) // abs(c))
+        return assigned(quotient if op is ast.FloorDiv else a - quotient * c)
+    made = math.fmod(a, c) if op is ast.Mod and not t.is_int() else f(a, c)
+    return assigned(in_type(made, t))
+
+
+__all__ = ["AssignedFloat", "AssignedInt", "assigned", "computed", "in_type", "is_assigned", "number_type", "written"]

@@ -13,7 +13,7 @@ from ..errors import KernelError, Loc, TecError
 from ..kernels.source import MISSING, Source, source_of
 from . import access, arithmetic, elsewhere, reductions, words
 from . import grammar as G
-from .assigned import assigned, computed, is_assigned, number_type, written
+from .assigned import assigned, computed, in_type, is_assigned, number_type
 from .blocks import block_ptr
 from .builder import Builder, constexpr, describe, plain
 from .values import METHODS, tensor
@@ -299,7 +299,7 @@ class Expressions:
         if isinstance(e.op, ast.Not):
             return self.b.invert(self.b.truth(v)) if isinstance(v, G.Value) else not v
         made = _UNARY[type(e.op)](v)
-        return assigned(made) if is_assigned(v) else made
+        return assigned(in_type(made, number_type(v))) if is_assigned(v) else made
 
     def of_BinOp(self, e: ast.BinOp) -> Any:
         left = self.expr(e.left)
@@ -319,21 +319,19 @@ class Expressions:
         if isinstance(c, list):
             c = tuple(c)
         try:
-            made = f(a, c)
-            return self._computed(op, a, c, made) if is_assigned(a) or is_assigned(c) else made
+            t = None if op is ast.Pow else self._type_of_both(op, a, c)
+            return f(a, c) if t is None else computed(op, f, a, c, t)
         except TecError:
             raise
         except (TypeError, ZeroDivisionError, ValueError) as x:
             raise self.error(str(x)) from None
 
-    def _computed(self, op: type, a: Any, c: Any, made: Any) -> Any:
-        """What an operator gives where a variable holds a number of its two."""
-        if isinstance(made, bool) or not isinstance(made, (int, float)):
-            return made
-        of_a, of_c = number_type(written(a)), number_type(written(c))
-        if of_a is None or of_c is None:
-            return made
-        return computed(op, a, c, made, self.b.promoted(of_a, of_c, op is ast.Div))
+    def _type_of_both(self, op: type, a: Any, c: Any) -> G.dtype | None:
+        """The type of two numbers of which a variable holds one; None of anything else."""
+        if not (is_assigned(a) or is_assigned(c)) or not (isinstance(a, (int, float)) and isinstance(c, (int, float))):
+            return None
+        of_a, of_c = number_type(a), number_type(c)
+        return None if of_a is None or of_c is None else self.b.promoted(of_a, of_c, op is ast.Div)
 
     def of_BoolOp(self, e: ast.BoolOp) -> Any:
         both = isinstance(e.op, ast.And)

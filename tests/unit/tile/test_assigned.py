@@ -76,3 +76,31 @@ def _decided(x, STORES: tl.constexpr):
     at = tl.arange(0, 4)
     if tl.program_id(0) == 0 and STORES:
         tl.store(x + at, value)  # noqa: F821
+
+
+@tl.jit
+def _rounded(whole, real):
+    at = tl.arange(0, 4)
+    sign, least = 0x80000000, -2147483648
+    tl.static_assert((tl.zeros((4,), tl.uint32) & ~sign).dtype == tl.uint32)
+    tl.store(whole + at, tl.zeros((4,), tl.int64) + ~sign)
+    tl.store(whole + 4 + at, tl.zeros((4,), tl.int64) + -least)
+    tl.store(whole + 8 + at, tl.zeros((4,), tl.int64) + -sign // 3)
+    odd, tenth, large = 16777217.0, 0.1, 1e38
+    tl.static_assert((tl.zeros((4,), tl.float32) + large * 10).dtype == tl.float32)
+    tl.store(real + at, tl.zeros((4,), tl.float64) + (odd - 16777216.0))
+    tl.store(real + 4 + at, tl.zeros((4,), tl.float64) + tenth * 3)
+    tl.store(real + 8 + at, tl.zeros((4,), tl.float64) + large * 10)
+    tl.store(real + 12 + at, tl.zeros((4,), tl.float64) + -7.5 % (tenth * 20))
+    seven = 7
+    tl.store(real + 16 + at, tl.zeros((4,), tl.float64) + seven / 3)
+
+
+def test_arithmetic_on_variables_stays_in_their_type(on: On) -> None:
+    """Signs of unsigned and of the least integer wrap, and floats are those of float32, to the last bit."""
+    whole, real = on.zeros(12, dtype="int64"), on.zeros(20, dtype="float64")
+    _rounded[(1,)](whole, real)
+    np.testing.assert_array_equal(on.numpy(whole)[::4], [2**31 - 1, -(2**31), 2**31 // 3])
+    f = np.float32
+    rest = np.fmod(f(-7.5), f(0.1) * f(20))
+    np.testing.assert_array_equal(on.numpy(real)[::4], [0, f(0.1) * f(3), np.inf, rest, f(7) / f(3)])
