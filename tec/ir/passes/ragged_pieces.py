@@ -89,7 +89,8 @@ def moved_late(body: S.Stmt) -> S.Stmt:
             if isinstance(s.value, E.Let) and _is_moved(s.value):
                 value = s.value.value
             kept = S.BufferStore(s.buffer, value, s.indices, s.predicate, s.loc)
-            return S.seq(_flag_stored(s, flags), kept) if id(s.buffer) in flags else kept
+            # Behind it: the value may be made of what was there, which asks the flag of that.
+            return S.seq(kept, _flag_stored(s, flags)) if id(s.buffer) in flags else kept
         if isinstance(s, S.Alloc) and id(s.buffer) in flags:
             return S.Alloc(flags[id(s.buffer)], map_stmt(s, stmt, expr))
         return map_stmt(s, stmt, expr)

@@ -234,6 +234,15 @@ def test_attention(chip: str, shape: Any, attrs: dict[str, Any], choice: dict[st
     check(chip, params, y, arrays, want.astype("f8"), choice)
 
 
+@pytest.mark.parametrize("format", ["mxfp4_e2m1", ""])
+def test_codes_whose_numbers_are_halves_are_made_two_at_a_time(format: str) -> None:
+    """Without a conversion of each: some of the results are all that is converted."""
+    params, y, _ = computed(*packed(2, 64, 512, 4, format=format))
+    made = schedule([y], "rocm -mcpu=gfx942", {"template": PACKED})
+    code = tec.build(made.schedule, [*params, *made.outputs], "rocm -mcpu=gfx942").imported_modules[0].get_source("asm")
+    assert code.count("_cvt_") <= 4
+
+
 @pytest.mark.parametrize(("most", "splits"), [(None, 4), (64, 1)])
 def test_a_cache_of_any_length_is_split(most: int | None, splits: int) -> None:
     """Eight texts leave half of the units without work, and many keys pay for the kernel that joins, whatever number sizes are classed by; few keys do not."""

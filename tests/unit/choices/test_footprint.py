@@ -62,6 +62,7 @@ def test_a_transpose_passes_through_shared_memory() -> None:
     assert kernel.memory_bytes == kernel.asked_bytes == kernel.scratch_bytes == 2 * 4 << 20
     by_elements = of(turned, GPU, "gpu stages", vector=1).kernels[0]
     assert by_elements.asked_bytes > 4 * kernel.asked_bytes  # a segment for each element that is read
+    assert by_elements.narrow_bytes == kernel.narrow_bytes == 0  # what is stored are whole segments
 
 
 def test_elements_of_a_vector_may_lie_anywhere() -> None:

@@ -220,3 +220,14 @@ def test_many_rows_of_few_columns_are_tiles(chip: str) -> None:
         spaces(program("matmul", {}, ("float16", (8, 512)), ("float16", (512, 6)))[1], target)[0].template
         == "gpu reduction"
     )
+
+
+def test_elements_of_16_bits_are_widened_in_a_thin_product() -> None:
+    """As many of a thread, of the same shapes: operations of its own for each, which float32 does not take."""
+    issued = {}
+    for dtype in ("float16", "float32"):
+        _, outs = program("matmul", {}, (dtype, (4, 2048)), (dtype, (2048, 4096)))
+        space = next(s for s in spaces(outs, HOPPER) if s.template == "thin product")
+        choice = next(c for c in space.all if space.lanes(c) == 4 and c["parts"] == 1 and c["threads"] == 64)
+        issued[dtype] = space.sketch(choice).kernels[0].issued
+    assert issued["float16"] >= issued["float32"] + 2048 * 4

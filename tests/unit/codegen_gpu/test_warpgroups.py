@@ -81,6 +81,8 @@ def test_what_the_kernel_is_made_of() -> None:
     assert ".local" not in text and text.count("mbarrier.init") == 6
     main = text[: text.index("setmaxnreg.inc")]
     assert "wgmma" not in main, "the fetching warpgroup multiplies nothing"
+    read, written = text.index("cp.async.bulk.wait_group.read"), text.index("st.shared", text.index("wgmma.mma_async"))
+    assert read < written, "the tile before has been read before results overwrite it"
 
 
 def test_two_warpgroups_in_turn() -> None:

@@ -34,6 +34,8 @@ def test_words_are_held(chip: str, bits: int, block: int, zeros: bool, n: int) -
     # What moves with the step, under way as it lies in memory: words of codes, and scales of short blocks.
     assert re.search(r"x1_next = alloc\(.*u?int32", str(lowered)) and "right_next" not in str(lowered)
     assert ("x2_next" in str(lowered)) == (block < k)
+    stored = [line for line in str(lowered).splitlines() if re.match(r"\s*right\[", line)]
+    assert any("x1_next" in line for line in stored) and not any("x1[" in line for line in stored[1:])
     f, dev = tec.build(made.schedule, [*ins, *made.outputs], target, name="f"), tec.rocm_emu(chip, check="all")
     got = tec.nd.empty((m, n), "float16", dev)
     f(*[tec.nd.array(a, dev) for a in arrays], got)

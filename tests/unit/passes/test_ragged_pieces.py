@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pass_util import GPU, apply, check_same, parse_func
 
 import tec
 from tec import te
@@ -64,3 +65,44 @@ def test_pieces_that_come_some_turns_ahead_are_moved_when_they_are_stored(chip, 
     want = a.astype("f8") @ b.astype("f8").T
     assert np.abs(out.numpy() - want).max() <= 2e-3 * np.abs(want).max()
     assert "_ends[" in f.imported_modules[0].get_source("ir")
+
+
+_PIECES = """
+def f(A: Buffer((64,), "float16"), B: Buffer((32,), "float16")):
+    L = alloc((16,), "float16", scope="local")
+    for t in range(3):
+        for v in vectorized(8):
+            L[v] = if_then_else(t * 8 + v < 21, A[t * 8 + v], float16(0.0))
+"""
+_SECOND = """
+        for u in vectorized(8):
+            L[8 + u] = if_then_else(t * 8 + u < END, A[t * 8 + 24 + u], float16(0.0))
+"""
+_BOTH = """
+        for h in range(2):
+            for w in vectorized(8):
+                B[h * 8 + w] = B[h * 8 + w] + L[h * 8 + w]
+"""
+_READ = "\n        for w in vectorized(8):\n            B[t * 8 + w] = L[w]\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_late"),
+    [
+        pytest.param(_READ, True, id="whole"),
+        pytest.param("\n    for w in vectorized(8):\n        B[w] = L[w]\n", True, id="behind the loop"),
+        pytest.param("\n        B[t] = L[3]\n        B[t + 3] = L[7]\n        B[t + 6] = L[0]\n", True, id="known elements"),
+        pytest.param("\n        for w in range(8):\n            B[t * 8 + w] = L[w]\n", False, id="any element"),
+        pytest.param(_SECOND.replace("END", "21") + _BOTH, True, id="two alike"),
+        pytest.param(_SECOND.replace("END", "23") + _BOTH, False, id="moved by other numbers"),
+        pytest.param(_SECOND.replace("END", "21") + _READ.replace("L[w]", "L[w + 3]"), False, id="across two"),
+        pytest.param("\n        for u in vectorized(8):\n            L[u] = L[u] + float16(1.0)\n" + _READ, True, id="changed there"),
+    ],
+)  # fmt: skip
+def test_pieces_in_registers_are_moved_where_all_their_readers_can_ask(rest: str, is_late: bool) -> None:
+    """What is read is what was stored, wherever the reader stands and however it reads."""
+    func = parse_func(_PIECES + rest.lstrip("\n"))
+    made = apply(func, GPU, "flatten_buffers", "simplify", "vectorize")
+    check_same(func, made)
+    (first, *_) = [line for line in str(made).splitlines() if "L[ramp(0" in line.partition("=")[0]]
+    assert ("let(" not in first) == is_late, str(made)

@@ -210,3 +210,17 @@ def test_a_failure_of_a_library_is_told(amd, monkeypatch):
     with pytest.raises(DeviceError, match="rocblas_gemm_strided_batched_ex failed: status 6"):
         product("rocblas", ROCM, rocm_emu("gfx942"), rng, ((3, 4), (4, 5), False, False, "float32", None))
     assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def test_workspaces_grow_and_are_dropped(amd, monkeypatch):
+    """One for a library's calls in a stream, as large as the largest asked for."""
+    made, dev = [], rocm_emu("gfx942")
+    own = handles.Storage
+    monkeypatch.setattr(handles, "Storage", lambda device, nbytes: made.append(nbytes) or own(device, nbytes))
+    first = handles.workspace("miopen", dev, 1000).value
+    assert handles.workspace("miopen", dev, 1000).value == handles.workspace("miopen", dev, 10).value == first
+    assert handles.workspace("miopen", dev, 0).value is None and made == [1000]
+    other = handles.workspace("hipblaslt", dev, 500).value
+    assert other != first and handles.workspace("miopen", dev, 3000).value and made == [1000, 500, 3000]
+    handles.forget()
+    assert handles.workspace("miopen", dev, 10).value and made == [1000, 500, 3000, 10]
