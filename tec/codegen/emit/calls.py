@@ -53,11 +53,15 @@ def in_order(cond: E.Expr) -> E.Expr:
 
 
 def _may_fault(e: E.Expr) -> bool:
-    """Whether evaluating `e` touches memory. An element of a thread's own array at a known place is in a register, and a division is safe for any divisor."""
-    return any(
-        isinstance(x, E.BufferLoad)
-        and not (x.buffer.scope == "local" and all(isinstance(i, E.IntImm) for i in x.indices))
-        for x in walk_exprs(e)
+    """Whether evaluating `e` touches memory. An element that a thread's own array has at a known place is in a register, and a division is safe for any divisor."""
+    return any(isinstance(x, E.BufferLoad) and not _is_register(x) for x in walk_exprs(e))
+
+
+def _is_register(load: E.BufferLoad) -> bool:
+    """Of places beyond an array, which a guard may leave out, is none."""
+    places = zip(load.indices, load.buffer.shape)
+    return load.buffer.scope == "local" and all(
+        isinstance(i, E.IntImm) and isinstance(n, E.IntImm) and 0 <= i.value < n.value for i, n in places
     )
 
 

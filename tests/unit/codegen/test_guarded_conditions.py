@@ -29,6 +29,30 @@ def test_registers_and_divisions_are_read_at_once():
     assert isinstance(unknown, Call) and unknown.op == "if_then_else"
 
 
+def test_a_register_beyond_the_array_is_read_behind_its_guard():
+    """An unrolled loop asks for eight of four registers, of which the guard leaves the last four out: read at once they are undefined, and the kernel crashed."""
+    X, N = te.placeholder((16, 4), "int32", name="X"), te.placeholder((16,), "int32", name="N")
+
+    def body(ins, outs):
+        ib = te.ir_builder.create()
+        (x, n), y = map(ib.buffer_ptr, ins), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, 16) as i:
+            own, known = ib.allocate("int32", (4,), "own", scope="local"), ib.let("known", n[i])
+            with ib.for_range(0, 4, kind="unroll") as j:
+                own[j] = x[i, j]
+            y[i] = te.const(0, "int32")
+            with ib.for_range(0, 8, kind="unroll") as j, ib.if_scope(te.all(j < known, own[j] > 0)):
+                y[i] = y[i] + 1
+        return ib.get()
+
+    Y = te.extern((16,), [X, N], body, dtype="int32", name="Y")
+    rng = np.random.default_rng(1)
+    x, n, y = rng.integers(-3, 4, (16, 4)).astype("i4"), rng.integers(0, 5, 16).astype("i4"), np.zeros(16, "i4")
+    f = tec.build(te.create_schedule(Y.op), [X, N, Y], "llvm", name="f")
+    f(x, n, y)
+    np.testing.assert_array_equal(y, ((x > 0) & (np.arange(4) < n[:, None])).sum(1))
+
+
 def test_a_guarded_read_past_the_end_does_not_happen():
     """The software GPU faults on any access outside of an allocation."""
     X, I = te.placeholder((5,), name="X"), te.placeholder((3,), "int32", name="I")
