@@ -97,6 +97,16 @@ def _numpy(dtype: str) -> Any:
     return pytest.importorskip("ml_dtypes").bfloat16
 
 
+def test_a_lone_place_has_no_neighbours() -> None:
+    """Nothing would come once, and all but one of a box's places were cut off: no choice could be lowered."""
+    attrs = {"kernel": (3, 3), "strides": (1, 1), "dilations": (1, 1), "before": (0, 0), "after": (0, 0), "groups": 1, "out_dtype": "float16"}  # fmt: skip
+    names = []
+    for side in (3, 4):
+        _, outs = program("conv", attrs, ("float16", (1, 32, side, side)), ("float16", (32, 32, 3, 3)))
+        names.append([s.template for s in spaces(outs, "rocm -mcpu=gfx942")])
+    assert ["halo convolution" in found for found in names] == [False, True]
+
+
 def test_windows_that_overlap_come_once() -> None:
     """112 channels of 2 x 110 x 110 to 288 by 7 x 7 on an MI355X by the time model: 85 us from boxes, 168 where each place of the window is gathered."""
     net = tec.compile(lone((2, 112, 110, 110), (288, 112, 7, 7)), "rocm -mcpu=gfx950", cache=False)

@@ -85,6 +85,23 @@ def test_compiled(chip: str, dtype: str, by_pixels: bool, always: None, way: Non
     np.testing.assert_array_equal(np.asarray(got, "float32"), wanted(case))
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_residual_is_read_where_there_is_a_result(together: bool, always: None, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Results that are cut off lie before the residual and behind it: the matrix product was refused, and one thread a result took its place."""
+    monkeypatch.setattr(passes, "_best", lambda c, target: (passes._attrs(c) | {"together": together, "block": 0}, 0.0))
+    rng, shape = np.random.default_rng(1), (1, 24, 11, 10)
+    case: Case = {
+        "x": rng.integers(-2, 3, (1, 20, 5, 5)).astype("f"), "w": rng.integers(-2, 3, (20, 24, 5, 4)).astype("f"), "groups": 1,
+        "strides": [2, 2], "dilations": [1, 1], "before": [1, 1], "out": list(shape[2:]),
+    }  # fmt: skip
+    g, r = built(case, "float16", constant=True), rng.integers(-2, 3, shape).astype("float16")
+    g.set_outputs([Builder(g, "t").op("add", g.outputs[0], g.input("r", "float16", shape))])
+    net = tec.compile(g, "rocm -mcpu=gfx942", cache=False)
+    assert not net.report.refused
+    (got,) = net.run({"x": case["x"].astype("float16"), "r": r}, tec.rocm_emu("gfx942", check="all"))
+    np.testing.assert_array_equal(np.asarray(got, "float32"), wanted(case) + r)
+
+
 def shuffled(space: tuple[int, ...], kernel: int, factor: int, stride: int = 1, after: str = "") -> Graph:
     """A convolution and a pixel shuffle, which other nodes may read too."""
     g, rng, nd = Graph(), np.random.default_rng(1), len(space)

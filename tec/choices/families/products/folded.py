@@ -14,6 +14,8 @@ from ....ir.visit import Rewriter
 from ....ops.contraction import Contraction, Fold
 from ....target import Target
 from ....te import ComputeOp, Tensor, compute
+from ....te import max as maximum
+from ....te import min as minimum
 from ...cost import Cost, Footprint
 from ...group import Group, depends
 from ...parts.operands import is_own_place
@@ -85,10 +87,16 @@ def unfolded(group: Group) -> tuple[Group, Contraction] | None:
         return None
     plain = replace(contraction, fold=None)
     made: dict[Tensor, Tensor] = {form[1][0]: plain.tensors()[0]}
+    fold = _within(contraction.fold) if contraction.fold.is_cut else contraction.fold
     try:
-        return Group.of([_moved(group.outputs[0], form[1][0], plain.shape, contraction.fold, made)]), contraction
+        return Group.of([_moved(group.outputs[0], form[1][0], plain.shape, fold, made)]), contraction
     except _Elsewhere:
         return None
+
+
+def _within(fold: Fold) -> Fold:
+    """With a place of the tensor for results beyond it too: these are not kept, but what follows the product reads other tensors there."""
+    return replace(fold, place=lambda *at: [maximum(minimum(i, n - 1), 0) for i, n in zip(fold.place(*at), fold.shape)])
 
 
 def _moved(t: Tensor, result: Tensor, shape: tuple[Any, ...], fold: Fold, made: dict[Tensor, Tensor]) -> Tensor:
