@@ -53,10 +53,16 @@ def match(group: Group, target: Target) -> Iterator[Space]:
         yield from _on_cpu(group, target)
     elif (boxes := _from_boxes(group, target)) is not None:
         others = list(_gathered(group, target))
-        boxes.is_second = bool(others) and _BOXES_WORTH * others[0].seconds <= boxes.seconds
+        boxes.is_second = bool(others) and _are_enough(others[0], boxes)
         yield from (*others[:1], boxes, *others[1:]) if boxes.is_second else (boxes, *others)
     else:
         yield from _gathered(group, target)
+
+
+def _are_enough(gathered: Space, boxes: HaloConvolution) -> bool:
+    """Whether boxes should not be quicker than gathered windows by more than the error of the prices."""
+    most = _BOXES_WORTH * gathered.seconds
+    return most <= boxes.least_seconds or most <= boxes.seconds
 
 
 def _gathered(group: Group, target: Target) -> Iterator[Space]:

@@ -200,6 +200,11 @@ class HaloConvolution(Space):
                     best = seconds, k, made
         return best[2]
 
+    @property
+    def least_seconds(self) -> float:
+        """Which no choice goes below, without trying them."""
+        return halo_clocks.least_seconds(self.of, self.dtype, self.target)
+
     def cost(self, choice: Choice) -> Cost:
         parts, machine = choice["split_k"], self.target.machine
         b = self.boxes(choice)

@@ -1,7 +1,7 @@
 """What convolutions from boxes of the image in shared memory (`halo`) should take on AMD: as products do (`tilings`), but that a box may serve several steps.
 
-In: boxes, a tiling, a target. Out: seconds, and what limits them. The constants are of 42 drawn choices of 13 convolutions on an MI300X, an MI355X, an MI210 and two Radeons by the
-time model.
+In: boxes, a tiling, a target. Out: seconds, and what limits them. The constants are of 42 drawn choices of six convolutions on an MI300X and an MI355X by the time
+model.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from . import tile_order, tilings
 from .tilings import PIECE_BYTES, Tiling
 
 if TYPE_CHECKING:
+    from ....ops.contraction import Convolved
     from ...parts.boxes import Boxes
 
 # Times what a unit's busiest part, and the L2, should take, since not all beside it is hidden.
@@ -32,6 +33,9 @@ _PIECE_CLOCKS, _WEIGHTS_CLOCKS, _SINGLE_CLOCKS = 30, 6, 12
 _SINGLE_BYTES = 256
 # Of the time that the L2 takes for a step's lines, what a work-group that waits for them sees.
 _FAR_LINES = 0.6
+# Times what the work takes: the choice whose price is least of many is one whose price is too low, by more where a chip's loads are waited for in order, and of windows along one axis.
+_PICKED, _PICKED_IN_ORDER, _ONE_AXIS = 1.25, 1.4, 1.25
+_AROUND = 3  # waits for memory before the first step and behind the last
 
 
 def shared_bytes(b: Boxes, t: Tiling, size: int) -> int:
@@ -125,6 +129,30 @@ def _box_clocks(
     return each, last, limit
 
 
+def least_seconds(of: Convolved, dtype: str, target: Target) -> float:
+    """What no boxes go below: the sums at the rate that `seconds` has them at, or the memory's traffic; and waiting once for what comes first."""
+    machine, size = target.machine, dtype_info(dtype).bytes
+    macs = math.prod(of.extents) * of.groups * of.outs * of.channels * math.prod(of.taps)
+    sums = _WORK * macs / (machine.macs(dtype) * machine.units * machine.clock_hz)
+    moved = (_image_bytes(of, size) + _result_bytes(of, size, 1)) / (level_gbps(machine, "memory") * 1e9)
+    return _AROUND * latency_ns(machine, "memory") * 1e-9 + _picked(of, target) * max(sums, moved)
+
+
+def _picked(of: Convolved, target: Target) -> float:
+    times = _PICKED if target.chip.counts_loads else _PICKED_IN_ORDER
+    return times * (_ONE_AXIS if sum(r > 1 for r in of.taps) == 1 else 1.0)
+
+
+def _image_bytes(of: Convolved, size: int) -> int:
+    """Of the image and the weights."""
+    image = math.prod(of.extents) * math.prod(of.strides) * of.groups * of.channels
+    return (image + of.groups * of.outs * of.channels * math.prod(of.taps)) * size
+
+
+def _result_bytes(of: Convolved, size: int, parts: int) -> int:
+    return math.prod(of.extents) * of.groups * of.outs * (4 if parts > 1 else size) * parts
+
+
 def seconds(b: Boxes, t: Tiling, outs: int, parts: int, target: Target) -> tuple[float, str]:
     """The time of the sums in so many parts, and what limits it."""
     machine, of, size = target.machine, b.of, dtype_info(b.dtype).bytes
@@ -133,11 +161,10 @@ def seconds(b: Boxes, t: Tiling, outs: int, parts: int, target: Target) -> tuple
     weights, box = _brought(b, t, outs, target)
     each, last, limit = _box_clocks(b, t, weights, box, min(rounds, _held(b, t, target)), target)
     wait, memory = latency_ns(machine, "memory") * 1e-9, level_gbps(machine, "memory") * 1e9
-    results = math.prod(of.extents) * of.groups * of.outs * (4 if parts > 1 else size) * parts
-    image = math.prod(of.extents) * math.prod(of.strides) * of.groups * of.channels * size
-    least = image + of.groups * of.outs * of.channels * math.prod(of.taps) * size + results
+    results = _result_bytes(of, size, parts)
+    least = _image_bytes(of, size) + results
     far = groups * boxes * (b.terms // b.step * weights.far_bytes + box.far_bytes)
     own = (rounds * boxes * each + last) / machine.clock_hz + results / rounds / memory
     l2 = _L2 * far / (level_gbps(machine, "L2") * 1e9)
     found = max((own, limit), (l2, "L2"), (least / memory, "memory"))
-    return 3 * wait + found[0], found[1]
+    return _AROUND * wait + _picked(of, target) * found[0], found[1]
