@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
@@ -19,7 +20,7 @@ from tec.emulator import get_driver
 from tec.emulator import hip as stand_in
 from tec.emulator.hip import environment
 from tec.emulator.hip.entry import ENTRIES, refused_names
-from tec.emulator.hip.library import library_folder
+from tec.emulator.hip.library import build_library, library_folder
 from tec.emulator.hip.properties import DevicePropR0000, DevicePropR0600
 from tec.emulator.hip.runtime import entry_names
 from tec.errors import DeviceError
@@ -101,6 +102,19 @@ def hip():
     lib.hipGetLastError()
     yield lib
     runtime.driver = before
+
+
+def test_the_table_of_sections_ends_the_library():
+    """Link editors read it: its rows name what lies where."""
+    data = build_library()
+    (at,), (size, count, names) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HHH", data, 58)
+    assert size == 64 and at % 8 == 0 and at + size * count == len(data)
+    rows = [struct.unpack_from("<IIQQQQ", data, at + size * k) for k in range(count)]
+    text = data[rows[names][4] : rows[names][4] + rows[names][5]]
+    found = {text[r[0] : text.index(b"\0", r[0])].decode(): r for r in rows}
+    assert {".text", ".dynsym", ".dynstr", ".hash", ".dynamic", ".shstrtab"} <= found.keys()
+    offset, nbytes = found[".dynstr"][4:]
+    assert b"\0hipModuleLoadData\0" in data[offset : offset + nbytes]
 
 
 def test_limits_are_kept_or_refused(hip):

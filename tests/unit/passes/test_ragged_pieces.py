@@ -9,6 +9,7 @@ from pass_util import GPU, apply, check_same, parse_func
 import tec
 from tec import te
 from tec.choices import spaces
+from tec.ir.verify import verify
 from tec.ops.registry import TensorType, get_op
 from tests.thinned import thinned_rows
 
@@ -103,6 +104,7 @@ def test_pieces_in_registers_are_moved_where_all_their_readers_can_ask(rest: str
     """What is read is what was stored, wherever the reader stands and however it reads."""
     func = parse_func(_PIECES + rest.lstrip("\n"))
     made = apply(func, GPU, "flatten_buffers", "simplify", "vectorize")
+    verify(made, "flat")  # no reader asks for a variable of a loop that it stands behind
     check_same(func, made)
     (first, *_) = [line for line in str(made).splitlines() if "L[ramp(0" in line.partition("=")[0]]
     assert ("let(" not in first) == is_late, str(made)

@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import tec_onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 from tec_onnx.backend import compiled_runner
 from tec_onnx.session import Session
@@ -364,6 +365,25 @@ def test_recurrent_layers_of_any_length(case):
     )
     net = check(m, feeds, short, targets=TARGETS[: 1 + (case in ("lstm of all", "gru"))], tol=2e-5)
     assert len(net.plan.steps) < 6
+
+
+@pytest.mark.parametrize(
+    ("names", "alphas", "betas", "want"),
+    [
+        (["HardSigmoid", "Relu", "Affine"], [0.3, 2.0], [0.4, 3.0], [("hard_sigmoid", 0.3, 0.4), ("relu", 0, 0), ("affine", 2, 3)]),
+        (["LeakyRelu", "ScaledTanh", "Elu"], [0.3, 2.0], [3.0], [("leaky_relu", 0.3, 0), ("scaled_tanh", 2, 3), ("elu", 1, 0)]),
+        (["HardSigmoid", "ThresholdedRelu", "HardSigmoid"], [], [], [("hard_sigmoid", 0.2, 0.5), ("thresholded_relu", 1, 0), ("hard_sigmoid", 0.2, 0.5)]),
+    ],
+)  # fmt: skip
+def test_numbers_of_activations_go_to_those_that_take_them(names, alphas, betas, want):
+    """In their order; where there are no more, an activation has its usual ones."""
+    more = {k: v for k, v in (("activation_alpha", alphas), ("activation_beta", betas)) if v}
+    m, _ = recurrent("LSTM", 4, 2, activations=names, **more)
+    graph, _ = tec_onnx.from_onnx(m)
+    (found,) = [n.attrs["activations"] for n in graph.nodes if "activations" in n.attrs]
+    ((first, *rest),) = found
+    for (kind, *numbers), (name, *wanted) in zip((first, *rest), want, strict=True):
+        assert kind == name and numbers == pytest.approx(wanted)
 
 
 def test_the_batch_first():

@@ -21,6 +21,18 @@ def test_powers_of_two_in_a_byte(mode, want):
         cast_on_host(x, "float8_e8m0fnu", True, "sideways")
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("int4", 4), ("uint4", 4), ("int2", 2), ("uint2", 2)])
+@pytest.mark.parametrize("given", ["int64", "uint8", "float32", "float16", "bool"])
+def test_integers_of_few_bits_keep_the_low_ones(dtype, bits, given):
+    """What is further off wraps; a fraction is cut off first."""
+    x = np.array([0, 1, 2, 3, 7, 8, 13, 16, 21, *([] if given in ("uint8", "bool") else [-1, -2, -7, -8, -9])], given)
+    if x.dtype.kind == "f":
+        x = x + x.dtype.type(0.75) * np.sign(x)
+    whole = np.trunc(x.astype(np.float64)).astype(np.int64) & (1 << bits) - 1
+    want = whole - (whole >> bits - 1 << bits) if dtype.startswith("int") else whole
+    assert cast_on_host(x, dtype).astype(np.int64).tolist() == want.tolist()
+
+
 def decoder(form):
     node = helper.make_node("ImageDecoder", ["x"], ["y"], pixel_format=form)
     info = helper.make_tensor_value_info("x", TensorProto.UINT8, ("n",))

@@ -224,3 +224,36 @@ def test_workspaces_grow_and_are_dropped(amd, monkeypatch):
     assert other != first and handles.workspace("miopen", dev, 3000).value and made == [1000, 500, 3000]
     handles.forget()
     assert handles.workspace("miopen", dev, 10).value and made == [1000, 500, 3000, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "answer", "want"),
+    [
+        ("cublas", "cublasGetProperty", lambda which, out: _written(out, (13, 1, 5)[which.value]), "13.1.5"),
+        ("cufft", "cufftGetVersion", lambda out: _written(out, 11203), "11.2.3"),
+        ("cudnn", "cudnnGetVersion", lambda: 91002, "9.10.2"),
+        ("miopen", "miopenGetVersion", lambda *out: [_written(o, n) for o, n in zip(out, (3, 4, 0))] and 0, "3.4.0"),
+        ("miopen", "miopenGetVersion", lambda *out: 1, ""),
+        ("rocblas", "rocblas_get_version_string", lambda buffer, n: _text(buffer, b"4.4.1-abc"), "4.4.1"),
+        ("rocfft", "rocfft_get_version_string", lambda buffer, n: 1, ""),
+    ],
+)  # fmt: skip
+def test_versions_are_read_as_the_libraries_give_them(name, function, answer, want):
+    class Library:
+        pass
+
+    def call(*args):  # a function of Python's takes attributes, as ctypes' do
+        return answer(*args)
+
+    setattr(Library, function, staticmethod(call))
+    assert finding.LIBRARIES[name].version(Library()) == want
+
+
+def _written(out, number):
+    out._obj.value = number
+    return 0
+
+
+def _text(buffer, text):
+    buffer.value = text
+    return 0
