@@ -81,9 +81,9 @@ def sorted_lines(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, ind
     n, count = of.lines.n, of.lines.count
     lanes = of.target.vector_bytes // 8
     room = loops.scalar(ib, "int32", "room", te.const(2 * lanes, "int32"))
-    with ib.while_loop(room[0] < n):
+    with ib.while_loop(room[0] < te.min(n, _LONG)):
         room[0] = room[0] * 2
-    size = ib.let("size", room[0])
+    size = ib.let("size", te.max(room[0], n))  # a power of two for what no digits sort
     tasks = ib.let("tasks", te.min(count, _TASKS))
     with loops.each(ib, of.target, tasks, "task") as task:
         words = ib.allocate("int64", (size,), "words")

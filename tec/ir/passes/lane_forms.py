@@ -116,3 +116,14 @@ def fits(x: E.Ramp, dtype: str) -> bool:
         return False
     low, high = int_range(dtype)
     return all(low <= n <= high for n in (first, first + step * (x.lanes - 1)))
+
+
+def neighbours(s: S.BufferStore) -> tuple[int, int] | None:
+    """Where a store's lanes begin and end, those that a mask leaves out too; None where they are no neighbours at a numbered place within a buffer of known size."""
+    (index, *more) = s.indices
+    lanes, size = dtype_info(index.dtype).lanes, const_int(s.buffer.shape[0])
+    base = const_int(index.base if isinstance(index, E.Ramp) else index)
+    is_line = lanes == 1 or (isinstance(index, E.Ramp) and const_int(index.stride) == 1)
+    if more or not is_line or base is None or size is None or not 0 <= base <= size - lanes:
+        return None
+    return base, base + lanes

@@ -14,6 +14,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..func import Func
 from ..visit import map_expr, map_stmt
+from .lane_forms import neighbours
 from .rewrite_util import const_int, same_expr
 
 _MOST = 256  # elements of a buffer: more are no registers
@@ -41,11 +42,7 @@ def _stmt(s: S.Stmt, own: tuple[Buffer, ...]) -> S.Stmt:
 
 def _is_inside(s: S.BufferStore, own: tuple[Buffer, ...]) -> bool:
     """Whether all lanes of a store are elements of a buffer of the function's own."""
-    (index, *more) = s.indices
-    if more or not isinstance(index, E.Ramp) or const_int(index.stride) != 1 or not any(b is s.buffer for b in own):
-        return False
-    base, size = const_int(index.base), const_int(s.buffer.shape[0])
-    return base is not None and size is not None and 0 <= base and base + index.lanes <= size
+    return any(b is s.buffer for b in own) and isinstance(s.indices[0], E.Ramp) and neighbours(s) is not None
 
 
 def _whole(e: E.Expr, s: S.BufferStore, mask: E.Expr) -> E.Expr:

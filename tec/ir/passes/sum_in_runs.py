@@ -25,6 +25,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..notes import InRuns
 from ..visit import any_expr, map_stmt, walk_exprs
+from .lane_forms import neighbours
 from .rewrite_util import clone, const_int, same_expr, uses_var
 
 _LONG = 4  # runs of sums side by side, up to which an open loop is one chain
@@ -122,7 +123,7 @@ class _Sums:
             then, orelse = self.moved(s.then), None if s.orelse is None else self.moved(s.orelse)
             is_whole = then is not None and (s.orelse is None or orelse is not None)
             return S.IfThenElse(s.cond, then, orelse, s.loc) if is_whole and then is not None else None
-        span = _span(s) if isinstance(s, S.BufferStore) and _is_small(s.buffer) else None
+        span = neighbours(s) if isinstance(s, S.BufferStore) and _is_small(s.buffer) else None
         added = _added(s, [self.var]) if span is not None and isinstance(s, S.BufferStore) else None
         if span is None or added is None or not isinstance(s, S.BufferStore):
             return None
@@ -167,15 +168,6 @@ def _runs_of(loop: S.For, steps: int, sums: _Sums, step: S.Stmt) -> S.Stmt:
 def _is_small(buffer: Buffer) -> bool:
     size = const_int(buffer.shape[0])
     return size is not None and size <= _MOST
-
-
-def _span(s: S.BufferStore) -> tuple[int, int] | None:
-    """Where a store begins and ends; None where it is no run of neighbours at a numbered place."""
-    (index, *more) = s.indices
-    lanes = dtype_info(index.dtype).lanes
-    base = const_int(index.base if isinstance(index, E.Ramp) else index)
-    is_line = lanes == 1 or (isinstance(index, E.Ramp) and const_int(index.stride) == 1)
-    return (base, base + lanes) if base is not None and is_line and not more else None
 
 
 def _sum_of(loop: S.For) -> tuple[list[S.For], S.BufferStore, E.Expr] | None:

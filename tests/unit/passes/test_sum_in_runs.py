@@ -7,6 +7,10 @@ import pytest
 
 import tec
 from tec import te
+from tec.ir import expr as E
+from tec.ir import stmt as S
+from tec.ir.buffer import Buffer
+from tec.ir.passes.lane_forms import neighbours
 
 rng = np.random.default_rng(8)
 
@@ -61,3 +65,11 @@ def test_steps_are_a_count() -> None:
     s = te.create_schedule(y.op)
     with pytest.raises(tec.TecError, match="in_runs: steps is an integer of at least 1, not 0"):
         s[y].pragma(y.op.reduce_axis[0], "in_runs", 0)
+
+
+@pytest.mark.parametrize("base, found", [(0, (0, 8)), (4, (4, 12)), (5, None), (-1, None)])
+def test_lanes_that_a_mask_leaves_out_lie_within_the_buffer_too(base: int, found: tuple[int, int] | None) -> None:
+    """Parts of sums begin and end without masks."""
+    index = E.Ramp(E.IntImm(base), E.IntImm(1), 8)
+    buffer = Buffer("sums", "float32", (E.IntImm(12),), scope="local")
+    assert neighbours(S.BufferStore(buffer, E.Broadcast(E.FloatImm(0.0, "float32"), 8), (index,), None)) == found
