@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...choices.families.products.halo import HaloConvolution
 from ...choices.layouts import channel_block, filled_multiple
 from ...choices.operator_price import MARGIN, operator_seconds, phases_margin
 from ...ops.conv import stored_in_blocks
@@ -166,9 +167,11 @@ def _put(b: Rebuild, c: _Chain, attrs: Attrs) -> bool:
 
 
 def _pays(c: _Chain, one: float, target: Target, is_alone: bool) -> bool:
-    """Whether one operator, of so many seconds, should take less time than a convolution and the copies behind it."""
+    """Whether one operator, of so many seconds, should take less time than a convolution and the copies behind it. Phases gather the windows of an image, and their price is compared with that of
+    a convolution that does so too: prices of boxes are lower for the same time."""
     copies = sum(operator_seconds(n.op, [v.type for v in n.inputs], n.attrs, target) for n in c.copies)
-    return one < least_seconds(c.conv, target, is_alone) + copies
+    unpriced = (HaloConvolution.template,) if is_alone else ()
+    return one < least_seconds(c.conv, target, is_alone, unpriced) + copies
 
 
 def _best(c: _Chain, target: Target) -> tuple[Attrs, float]:
