@@ -219,7 +219,8 @@ class CpuStatements(Statements):
         self.memo_clear()
         low = self.index(s.min)
         n = self.em.arithmetic.convert(self.index(s.extent), s.extent.dtype, "int64")
-        each = self.index(work.clocks(s.body, lambda v: id(v) in self.em.vars, self.em.target.vector_bytes))
+        # No index: it asks conditions of the body whatever stands before them, so that a divisor may be 0.
+        each = self.expr(work.clocks(s.body, lambda v: id(v) in self.em.vars, self.em.target.vector_bytes))
         clocks = self.op(f"mul nsw i64 {n}, {each}")
         variables, buffers = self._captured(s)
         slots: list[tuple[str, str, int]] = []  # type, value, byte offset

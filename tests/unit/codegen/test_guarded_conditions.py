@@ -1,8 +1,12 @@
 """`i < n and A[i] > 0` under a branch reads A only where i < n, on every target."""
 
+import math
+
 import numpy as np
+import pytest
 
 import tec
+import tec.tile as tl
 from tec import te
 from tec.codegen.emit.calls import in_order
 from tec.ir import Call
@@ -68,3 +72,19 @@ def test_a_guarded_read_past_the_end_does_not_happen():
     c = tec.nd.empty((5,), "float32", dev)
     f(tec.nd.array(x, dev), tec.nd.array(index, dev), c)
     np.testing.assert_array_equal(c.numpy(), [0, 2, 0, 0, 10])
+
+
+@tl.jit
+def _per_number(out, n):
+    if (n != 0) and (100 // n > 3):
+        tl.store(out, 1)
+    if (n != 0) and (100 % n > 3):
+        tl.store(out + 1, 1)
+
+
+@pytest.mark.parametrize("n", [0, 7, 16, -(2**31)])
+def test_how_much_work_a_loop_has_is_asked_of_any_divisor(n: int) -> None:
+    """Whether programs are worth threads depends on conditions of their bodies, which are asked ahead of what guards them there."""
+    out = np.zeros(2, "int32")
+    _per_number[(3,)](out, n)
+    np.testing.assert_array_equal(out, [bool(n) and 100 // n > 3, bool(n) and math.fmod(100, n) > 3])
