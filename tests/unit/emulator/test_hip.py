@@ -109,11 +109,15 @@ def test_the_table_of_sections_ends_the_library():
     data = build_library()
     (at,), (size, count, names) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HHH", data, 58)
     assert size == 64 and at % 8 == 0 and at + size * count == len(data)
-    rows = [struct.unpack_from("<IIQQQQ", data, at + size * k) for k in range(count)]
+    rows = [struct.unpack_from("<IIQQQQIIQQ", data, at + size * k) for k in range(count)]
     text = data[rows[names][4] : rows[names][4] + rows[names][5]]
     found = {text[r[0] : text.index(b"\0", r[0])].decode(): r for r in rows}
     assert {".text", ".dynsym", ".dynstr", ".hash", ".dynamic", ".shstrtab"} <= found.keys()
-    offset, nbytes = found[".dynstr"][4:]
+    order, info = list(found), {name: r[7] for name, r in found.items() if r[7]}
+    # Symbols from the first on are global; a definition of a version is 20 bytes and a name of 8.
+    assert info == {".dynsym": 1, ".gnu.version_d": found[".gnu.version_d"][5] // 28}
+    assert {order[found[name][6]] for name in (".dynsym", ".dynamic", ".gnu.version_d")} == {".dynstr"}
+    offset, nbytes = found[".dynstr"][4:6]
     assert b"\0hipModuleLoadData\0" in data[offset : offset + nbytes]
 
 
