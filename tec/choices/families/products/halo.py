@@ -62,7 +62,7 @@ class HaloConvolution(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> HaloConvolution | None:
-        """Of a convolution of several places of the window, of known sizes, on AMD's matrix units."""
+        """Of a convolution of known sizes whose windows overlap, on AMD's matrix units."""
         found = group.form("product")
         if (
             found is None
@@ -75,7 +75,7 @@ class HaloConvolution(Space):
         of = c.convolved
         if (
             of is None
-            or math.prod(of.taps) == 1
+            or not any(r > 1 and step <= (r - 1) * d for r, step, d in zip(of.taps, of.strides, of.dilations))
             or math.prod(of.extents) == 1  # which has no neighbours
             or c.a.dtype != c.b.dtype
             or not same_shape(group.outputs[0], found[1][0])
