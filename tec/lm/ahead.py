@@ -107,7 +107,7 @@ class Chooser:
 
     def begin(self, lm: LanguageModel, token: int, draws: Any, settings: Any) -> None:
         """A stretch of LOG tokens at the most, behind `token`, which the caches know nothing of."""
-        step = lm.executor.settle(lm.inputs([token], len(lm.ids)))
+        step = lm.executor.settle(lm.inputs([token], len(lm.ids), lm.executor))
         lm.executor.reserve(1)  # all rows count from here on: `write` says in the end which do
         lent = {"logits": step.arrays["logits"], "embeddings": step.arrays["embeddings"]}
         numbers = {n: step.arrays[n] for n in self._rows} | {"count": self._count}

@@ -468,7 +468,7 @@ class LanguageModel:
         for first in range(0, len(tokens), _PIECE):
             piece = tokens[first : first + _PIECE]
             self.hold(len(piece) == 1)
-            logits = self.executor.run(self.inputs(piece, len(self.ids), self.length))[0]
+            logits = self.executor.run(self.inputs(piece, len(self.ids), self.executor, self.length))[0]
             self.ids += piece
             if self.is_placed:
                 self.executor.truncate(len(self.ids))
@@ -483,14 +483,14 @@ class LanguageModel:
         """Whether a text of `after` tokens cannot go on with caches made for one of `before`: its places turn by other frequencies."""
         return self._boundary is not None and (before > self._boundary) != (after > self._boundary)
 
-    def inputs(self, tokens: Sequence[int], first: int, length: int = 0) -> dict[str, Any]:
-        """What the network takes for some tokens, the first of which is token `first` of the text: rows of tables, unpacked from the mapped file. length: tokens of
+    def inputs(self, tokens: Sequence[int], first: int, to: Executor, length: int = 0) -> dict[str, Any]:
+        """What the network of an executor takes for some tokens, the first of which is token `first` of the text: rows of tables, unpacked from the mapped file. length: tokens of
         the text, where it goes on behind these."""
         made = self._lookup(tokens, first)
         if self._takes_length:
             made["text_length"] = np.full((1, 1), max(length, first + len(tokens)), np.float32)
-        rows = {"row": first, "near_row": first - self.executor.dropped.get("near", 0)}
-        return made | {n: np.array([at]) for n, at in rows.items() if n in self.executor.network.plan.inputs}
+        rows = {"row": first, "near_row": first - to.dropped.get("near", 0)}
+        return made | {n: np.array([at]) for n, at in rows.items() if n in to.network.plan.inputs}
 
     def rows_at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
         """Rows of tables for tokens of several texts, each at its place in its text."""

@@ -102,7 +102,7 @@ class Verifier:
             lm.hold(False)
             self.executor.go_on_from(lm.executor)
             lm.executor = self.executor
-        found = self.executor.run(lm.inputs(tokens, len(lm.ids)))[0]
+        found = self.executor.run(lm.inputs(tokens, len(lm.ids), self.executor))[0]
         lm.ids += tokens
         lm.length = len(lm.ids)
         return found.numpy()

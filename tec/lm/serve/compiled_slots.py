@@ -25,7 +25,7 @@ class CompiledSlot:
             tokens = [*self.ids, *tokens]
             self.cut(0)
         self._length = len(self.ids) + len(tokens)
-        logits = self._executor.run(self._lm.inputs(tokens, len(self.ids)))[0]
+        logits = self._executor.run(self._lm.inputs(tokens, len(self.ids), self._executor))[0]
         self.ids += tokens
         return logits.numpy()[-1]
 

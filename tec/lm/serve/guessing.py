@@ -64,7 +64,7 @@ class GuessingSlot(CompiledSlot):
     def check(self, tokens: Sequence[int]) -> Any:
         """See `slots.GuessingSlot`."""
         self._hold(self._checker)
-        found = self._checker.run(self._lm.inputs(tokens, len(self.ids)))[0].numpy()
+        found = self._checker.run(self._lm.inputs(tokens, len(self.ids), self._checker))[0].numpy()
         self.ids += tokens
         return found
 

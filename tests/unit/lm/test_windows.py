@@ -124,6 +124,8 @@ def test_a_step_that_is_told_its_row(small_steps: None) -> None:
     assert lm.is_placed and step.dropped["near"] > 40
     lm.make_room()
     assert step.length >= len(lm.ids)
+    # A slot of the same model is not told the rows of its step.
+    assert np.abs(compiled_slots.CompiledSlot(lm, None).read([*tokens[:126], 1, 3]) - want[-1]).max() < 1e-4
 
 
 @thinned_rows(
