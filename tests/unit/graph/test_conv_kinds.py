@@ -154,14 +154,16 @@ def _text(channels: int, groups: int, *sizes: Any) -> str:
 
 
 def test_the_tiles_of_open_rows_are_not_guarded() -> None:
-    """A division a row finds the channels whose weights stay near; none a tile, and no guard. The copy of the padded image divides once a row too."""
+    """A division a row finds the channels whose weights stay near; none a tile, and no guard. The copy of the padded image divides once a row too,
+    and asks of no column whether it is of the padding."""
     text = _text(32, 1)
     body = text[text.index("_conv") :].split("@attrs")[0]
     full = body[body.index("conv = alloc") : body.index("range(n2 // 8,")]  # the columns of whole tiles
     assert "likely" not in full
     assert all("i3_outer" not in line.split("//")[0].rsplit("(", 1)[-1] for line in full.splitlines() if "//" in line)
     pad = body[body.index("pad = alloc") : body.index("conv = alloc")]
-    assert "likely" not in pad and "for i3 in range(n2 + 2)" in pad
+    assert "likely" not in pad and "for i3 in range(1, extent=n2)" in pad
+    assert all(word not in pad for word in ("select", "if_then_else"))
 
 
 def test_open_images_are_laid_out_as_bound_ones() -> None:
