@@ -10,37 +10,21 @@ from typing import Any, ClassVar
 from ... import te
 from ...ir.dtype import dtype_info
 from ...ops.dims import at_most
-from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...ops.scatter import place_of
-from ...ops.typical import typical
 from ...target import Target
 from ...te.ir_builder import BufferVar, IRBuilder
-from ..cost import Footprint
 from ..parts import loops
 from ..parts.counts import lanes_for
 from ..space import Choice
 from .scatters import combined
 
 
-class OpenScatter(loops.LoopForm):
+class OpenScatter(loops.OpenLoopForm):
     """See the module."""
 
     template: ClassVar[str] = "scatter of open sizes"
     kind: ClassVar[str] = "scatter"
-
-    @classmethod
-    def serves(cls, form: Form, target: Target) -> bool:
-        return not target.is_gpu and loops.is_open(form)
-
-    def sketch(self, choice: Choice) -> Footprint:
-        elements = 0.0
-        for t in self.form.inputs:
-            of_it = 1.0
-            for n in static_shape(t):
-                of_it *= typical(n)
-            elements += of_it
-        return self.chains(elements, 1)
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         (old, index, new), (dst,), axis = sources, results, self.form.attrs["axis"]

@@ -10,13 +10,8 @@ from typing import Any, ClassVar
 
 from ... import te
 from ...ir.dtype import dtype_info
-from ...ops.forms import Form
-from ...ops.registry import static_shape
-from ...ops.typical import typical
-from ...target import Target
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
-from ..cost import Footprint
 from ..parts import loops
 from ..space import Choice
 from . import heaps, insertions, word_sorts
@@ -31,24 +26,14 @@ MOVES = _STEPS + 2  # of a word in all: to its counts and from them too
 _KEY = 32  # bits of a word below its key
 
 
-class OpenLargest(loops.LoopForm):
+class OpenLargest(loops.OpenLoopForm):
     """See the module."""
 
     template: ClassVar[str] = "largest of open lines"
     kind: ClassVar[str] = "topk"
 
-    @classmethod
-    def serves(cls, form: Form, target: Target) -> bool:
-        return not target.is_gpu and loops.is_open(form)
-
     def read_form(self) -> None:
         self.of = TopK.of(self.form, self.target)
-
-    def sketch(self, choice: Choice) -> Footprint:
-        elements = 1.0
-        for n in static_shape(self.form.inputs[0]):
-            elements *= typical(n)
-        return self.chains(elements, 1)
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         of, (src,) = self.of, sources

@@ -20,6 +20,7 @@ from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_siz
 from ..parts.counts import lanes_for, moved_bytes, work
 from ..parts.pointwise import LEAST_ROW, begin_cpu, over_threads
 from ..parts.summed import in_long_runs, reads_across, reads_contiguously
+from ..parts.sums import keep_digits
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 from . import priced_reductions
@@ -362,11 +363,8 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target, threads: bool = False) 
 
 def _in_runs(stage: Stage) -> None:
     """A sum in one chain a result keeps its digits: of open length, or long where nothing parts it."""
-    op = stage.op
-    assert isinstance(op, ComputeOp)
-    length = reduce_size(op)
-    if op.reduce_axis and op.num_outputs == 1 and (length is None or length > LONG_CHAIN):
-        stage.pragma(op.reduce_axis[0], "in_runs", LONG_CHAIN)
+    if stage.op.reduce_axis and stage.op.num_outputs == 1:
+        keep_digits(stage, stage.op.reduce_axis[0], LONG_CHAIN)
 
 
 def _pieces(n: int, lanes: int) -> tuple[int, int]:

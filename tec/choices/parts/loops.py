@@ -21,6 +21,8 @@ from ...ir.expr import BufferLoad, Expr, IntImm, Ramp
 from ...ir.stmt import BufferStore
 from ...ops.dims import Dim
 from ...ops.forms import Form
+from ...ops.registry import static_shape
+from ...ops.typical import typical
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
@@ -314,3 +316,14 @@ class LoopForm(Space):
         for op in computed(group):
             elementwise(s, op, self.target)
         return Scheduled(s, outputs, choice)
+
+
+class OpenLoopForm(LoopForm):
+    """A form of open sizes on a CPU, with a step for each element that it reads."""
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return not target.is_gpu and is_open(form)
+
+    def sketch(self, choice: Choice) -> Footprint:
+        return self.chains(sum(math.prod(map(typical, static_shape(t))) for t in self.form.inputs), 1)

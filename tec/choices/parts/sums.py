@@ -17,7 +17,7 @@ from ..group import reduce_size
 from .grid import Tiles
 
 LONG = 4096  # steps of a sum in one chain, from which its rounding errors are seen
-RUN_STEPS = 1024
+RUN_STEPS = 1024  # of a run: a million steps are as many runs
 RUN = 4  # elements of 32 bits that a thread takes from shared memory at once
 # Vectors of results that LLVM keeps in registers as one value with their sums.
 _MOST_AS_ONE = 4
@@ -140,10 +140,10 @@ def in_chains(s: Schedule, acc: Tensor, final: Stage, at: IterVar, lanes: int, c
         stage.unroll(axis)
 
 
-def keep_digits(stage: Stage, loop: IterVar) -> None:
-    """A loop over a sum's steps goes by runs where it is long, or of open length: in one chain of a million steps a result loses four of its seven digits."""
+def keep_digits(stage: Stage, loop: IterVar, longest: int = LONG) -> None:
+    """A loop over a sum's steps goes by runs where there are more than `longest`, or an open number: in one chain of a million steps a result loses four of its seven digits."""
     length = reduce_size(stage.op)
-    if length is None or length > LONG:
+    if length is None or length > longest:
         stage.pragma(loop, "in_runs", RUN_STEPS)
 
 

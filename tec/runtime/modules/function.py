@@ -189,7 +189,7 @@ class Function:
         return self._by_layouts(run, slow) if scalars else self._by_places(code, pack_pointers, pairs, slow)
 
     def _by_layouts(self, run: Callable[..., None], slow: Callable[..., None]) -> Callable[..., None]:
-        """The call of a function that takes numbers."""
+        """The call of a function that takes numbers: with what is planned for such arguments, or the slow way, which plans it."""
         plans, n_args = self.plans, len(self.checker.params)
 
         def call(*args: Any) -> None:
@@ -291,24 +291,9 @@ class Function:
 
     def _make_gpu_call(self) -> Callable[..., None]:
         """The call of a GPU function: find or make the plan, fill the slots, run the launches."""
-        scalars, plans, run = self.checker.scalars, self.plans, self._gpu_run
-        n_args = len(self.checker.params)
-        if not scalars and len(self.checker.tensors) == n_args:
+        if not self.checker.scalars and len(self.checker.tensors) == len(self.checker.params):
             return self._make_tensor_call()
-
-        def call(*args: Any) -> None:
-            found = None
-            if len(args) == n_args:
-                try:
-                    found = plans.get(self._key(args))
-                except (AttributeError, TypeError):
-                    found = None
-            if found is not None:
-                run(args, found)
-            else:
-                self._gpu_slow(args)
-
-        return call
+        return self._by_layouts(self._gpu_run, self._gpu_slow)
 
     def _make_tensor_call(self) -> Callable[..., None]:
         """The call of a GPU function of tensors alone: the arrays of the call before, or others in their places, go straight to the launches."""

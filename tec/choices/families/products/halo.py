@@ -52,7 +52,7 @@ class HaloConvolution(Space):
         space = len(of.extents) - 1
         shape = self.shape(1)
         self.parameters = {
-            "box": tuple(dict.fromkeys(b for n in _PIXELS for b in _shapes(n, of))),
+            "box": tuple(dict.fromkeys(_box(n, of.extents, of.taps, of.strides, of.dilations) for n in _PIXELS)),
             "outs": needs.parts_of(of.outs, _OUTS, tilings.LEAST), "channels": _BLOCKS,
             "along": tuple(range(space, 0, -1)), "near": tuple(range(space, -1, -1)), "waves_m": (2, 1, 4), "waves_n": (2, 1, 4),
             "instruction": tuple(dict.fromkeys(f"{i.m}x{i.n}x{tilings.instr_k(i, shape)}" for i in tilings.instructions(shape, target))),
@@ -270,16 +270,11 @@ class HaloConvolution(Space):
         return index
 
 
-def _shapes(pixels: int, of: Convolved) -> list[str]:
-    """Boxes of so many places that bring least of the image for all of them, where they do not double the work: the best, and the best of them whose last axis is longest."""
-    ranked = sorted(_boxes(pixels, of.extents, of.taps, of.strides, of.dilations))
-    return ["x".join(map(str, sizes)) for _, sizes in ranked[:1]]
-
-
 @lru_cache(maxsize=1024)
-def _boxes(
+def _box(
     pixels: int, extents: tuple[int, ...], taps: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
-) -> list[tuple[float, tuple[int, ...]]]:
+) -> str:
+    """The box of so many places that brings least of the image for all of them and works on fewest that are not there."""
     found: list[tuple[float, tuple[int, ...]]] = []
 
     def add(left: int, sizes: tuple[int, ...]) -> None:
@@ -300,4 +295,4 @@ def _boxes(
             part *= 2
 
     add(pixels, ())
-    return found
+    return "x".join(map(str, min(found)[1]))
