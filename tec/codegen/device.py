@@ -150,7 +150,7 @@ def join_kernels(parts: Sequence[KernelCode], target: Target, link: str = "auto"
 
             return DeviceCode(list(parts), join_ptx([p.asm for p in parts]).encode() + b"\0", facts)
         image = link_image(merge_objects([p.code for p in parts]), link)
-    return DeviceCode(list(parts), image, _code_facts(image, facts))
+    return DeviceCode(list(parts), image, _code_facts(image, facts, target))
 
 
 def _known_facts(f: Func, target: Target) -> dict[str, Any]:
@@ -195,10 +195,14 @@ def emitter_for(target: Target) -> Any:
     return emitter
 
 
-def _code_facts(image: bytes, known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the code object says of its kernels, and what was known before."""
+def _code_facts(image: bytes, known: dict[str, dict[str, Any]], target: Target) -> dict[str, dict[str, Any]]:
+    """What the code object says of its kernels, and what was known before. Raises CodegenError for a kernel that it does not have."""
     out: dict[str, dict[str, Any]] = {}
-    for name, k in read_code_object(image).kernels.items():
+    kernels = read_code_object(image).kernels
+    if missing := known.keys() - kernels.keys():
+        hint = f"-mattr={target.mattr} takes away what {target.mcpu} is built on" if target.mattr else None
+        raise CodegenError(f"LLVM made no kernel of {min(missing)} for {target.mcpu}", hint=hint, locate=False)
+    for name, k in kernels.items():
         out[name] = {
             "vgprs": k.vgprs, "agprs": k.agprs, "sgprs": k.sgprs, "lds_bytes": k.lds_bytes,
             "scratch_bytes": k.private_bytes, "vgpr_spills": k.vgpr_spills, "sgpr_spills": k.sgpr_spills,

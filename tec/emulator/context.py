@@ -29,8 +29,6 @@ CTX = {
     "gws": 520,
     # Executions of each block, by its row, where they are counted and no trace is kept; else null.
     "trace_counts": 528,
-    # Alignment less 1 that loads and stores of global memory are held to, as "align" is for the rest.
-    "align_global": 536,
     # The quick look of `checks.screening`: what the threads of a launch share of it (`SCREEN`); of LDS what others and this wave did, the bytes of either
     # that a work-group begins with `screen_fill` in and that are handed on at a wave's turn.
     # Loads straight into LDS (`checks.fills`): what filled each dword last, a mark and a site; its bytes, none where nobody asks; bytes of a wave's state.

@@ -22,7 +22,6 @@ from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Dim3
 from ..runtime.objects.codeobject import KernelInfo
 from .beginning import aligned, id_registers, initial_sgprs, initial_undefined, initial_vgprs, kernarg_block
-from .checks.names import ALIGNMENT
 from .checks.order import Order
 from .checks.race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
 from .checks.screening import Screen, is_counted
@@ -408,10 +407,7 @@ def _records(
     driver: EmuDriver, compiled: Compiled, table: np.ndarray, groups: int, waves: int, threads: int, watch: bool
 ) -> tuple[dict[str, int], list[Any]]:
     """The context's fields for the checks that keep records, and what must live as long as the launch."""
-    fields: dict[str, int] = {
-        "align": 15 if driver.checks & ALIGNMENT else 0,
-        "align_global": 15 if "align" in driver.checks else 0,
-    }
+    fields: dict[str, int] = {"align": 15 if "align" in driver.checks else 0}
     kept: list[Any] = []
     if "race" in compiled.options.checks:
         arena = driver.memory.arena

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from ..checks.names import ALIGNMENT
 from ..checks.order import READS, RELEASES
 from ..context import CTX, PEEK
 from ..decode.inst import Inst, Operand
@@ -396,7 +395,7 @@ def into_lds(w: Wave, dwords: int, offset: int) -> None:
     room = 0x3FFFF if w.chip == "gfx950" else 0xFFFF  # 160 KB want more than the 16 bits of M0 that 64 KB do
     base = w.s.add(w.s.and_(w.reg("s", M0), str(room)), str(offset))
     where = o.add(o.splat("i32", base), o.vector_const("i32", [4 * dwords * l for l in range(w.lanes)]))
-    if dwords == 1 or not w.options.checks & ALIGNMENT:
+    if dwords == 1 or "align" not in w.options.checks:
         access(w, "lds", "st", f"b{32 * dwords}", where, w.exec_bits())
     else:
         asked = w.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['align']}")

@@ -47,8 +47,7 @@ def resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False, l
     wanted = (
         f"  %almask = add i64 0, {align - 1}\n"
         if strict
-        else ctx_load("alctx", "align_global" if space == "global" else "align")
-        + f"  %almask = and i64 %alctx, {align - 1}\n"
+        else ctx_load("alctx", "align") + f"  %almask = and i64 %alctx, {align - 1}\n"
     )
     if space == "global":
         return (

@@ -146,7 +146,7 @@ class Tracer:
         room, trace_at = aligned(stride * self.waves)
         words = room[trace_at - room.ctypes.data :][: stride * self.waves].view(np.uint32).reshape(self.waves, -1)
         shared = {
-            "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data, "align": 0, "align_global": 0,
+            "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data, "align": 0,
             "trace": trace_at, "trace_stride": stride, "trace_events": events, "trace_lines": lines, "trace_lds": int(lds),
         }  # fmt: skip
         thread = launching.Thread(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..analyses.lane_patterns import STRIP
-from ..checks.names import ALIGNMENT
 from ..context import STATE_VGPRS
 from ..decode.inst import Inst, Operand
 from ..errors import UnsupportedInstruction
@@ -25,7 +24,7 @@ FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
 # The checks that want to know of no load of LDS but whether it is in bounds.
 NO_RECORDS = frozenset(("bounds", "wait", "registers", "hazards", "progress", "barrier"))
 # Those that the loops over strips look after by themselves where a launch is screened (`checks.screening`).
-SCREENED = NO_RECORDS | {"screen", "screen races", "arrays"} | ALIGNMENT
+SCREENED = NO_RECORDS | {"screen", "screen races", "arrays", "align"}
 
 
 @dataclass(frozen=True, slots=True)

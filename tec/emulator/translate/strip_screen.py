@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..analyses.lane_patterns import STRIP
-from ..checks.names import ALIGNMENT
 from ..context import SCREENED
 from .ops import Out
 
@@ -27,7 +26,7 @@ def aligns(w: Registers, read: LdsRead, p: tuple[int, ...]) -> bool:
     """Whether the lanes' addresses are aligned where the lowest is, as far as anyone asks."""
     if "screen" not in w.options.checks:
         return True
-    n = _ALIGN[read.dwords] if w.options.checks & ALIGNMENT else 4
+    n = _ALIGN[read.dwords] if "align" in w.options.checks else 4
     return all((read.offset + 4 * x) % n == 0 for x in p)
 
 
@@ -37,7 +36,7 @@ class Screen:
     def __init__(self, w: Registers, b: Out):
         self.w, self.b = w, b
         self.arrays: tuple[int, ...] = w.text.arrays[1:] if "arrays" in w.options.checks else ()  # type: ignore[attr-defined]
-        self.align = bool(w.options.checks & ALIGNMENT)
+        self.align = "align" in w.options.checks
         self.found: list[str] = []  # i1 values, true where there may be something
         self.sites: list[int] = []
 

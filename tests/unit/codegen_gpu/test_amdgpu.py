@@ -322,6 +322,13 @@ def test_assembly_assembles_to_the_object(chip: str, tmp_path: Path) -> None:
     assert section(result.read_bytes(), ".text") == section(code.parts[0].code, ".text")
 
 
+def test_features_that_a_chip_is_built_on_stay() -> None:
+    """LLVM drops a generation with any feature that it implies, and then writes no kernel, in silence."""
+    target = Target("rocm -mcpu=gfx1201 -mattr=-unaligned-ds-access")
+    with pytest.raises(CodegenError, match=r"made no kernel of guarded(?s:.*)takes away what gfx1201 is built on"):
+        build_kernels([K.guarded()], target, "own")
+
+
 def section(obj: bytes, name: str) -> bytes:
     import struct
 

@@ -85,6 +85,36 @@ def test_freed_null_and_misaligned() -> None:
         driver.free(0, p)
 
 
+@pytest.mark.parametrize("chip", ["gfx950", "gfx1201"])
+def test_all_checks_take_wide_lds_accesses_from_anywhere(chip: str) -> None:
+    """LLVM joins three dwords of a row that begins at a multiple of 2 bytes into one access, which amdhsa's alignment mode allows."""
+    body = """  %u = mul i32 %t, 14
+  %a = getelementptr i8, ptr addrspace(3) @lds, i32 %u
+  %v = insertelement <3 x i32> <i32 poison, i32 7, i32 8>, i32 %t, i64 0
+  store <3 x i32> %v, ptr addrspace(3) %a, align 2
+  BARRIER
+  %m = sub i32 63, %t
+  %n14 = mul i32 %m, 14
+  %b = getelementptr i8, ptr addrspace(3) @lds, i32 %n14
+  %w = load <3 x i32>, ptr addrspace(3) %b, align 2
+  %x = call i32 @llvm.vector.reduce.add.v3i32(<3 x i32> %w)
+  %c = getelementptr i32, ptr addrspace(1) %o, i32 %t
+  store i32 %x, ptr addrspace(1) %c
+  ret void"""
+    text = (
+        kernel(body.replace("BARRIER", _BARRIER), top=_LDS) + "\ndeclare i32 @llvm.vector.reduce.add.v3i32(<3 x i32>)\n"
+    )
+    assert "_b96" in compile_ir(text, chip)[0]
+    driver, k = function(text, chip, check="all")
+    o = upload(driver, np.zeros(64, np.int32))
+    driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", o, o, 0))
+    assert (download(driver, o, np.zeros(64, np.int32)) == 63 - np.arange(64) + 15).all()
+    strict, k = function(text, chip, check="align")
+    o = upload(strict, np.zeros(64, np.int32))
+    with pytest.raises(KernelFault, match="misaligned LDS access"):
+        strict.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", o, o, 0))
+
+
 def test_lds_out_of_bounds() -> None:
     driver, k = function(kernel(NEIGHBOUR.replace("BARRIER", _BARRIER), top=_LDS.replace("256", "100")), "gfx942")
     o = upload(driver, np.zeros(256, np.int32))

@@ -6,7 +6,7 @@ import pytest
 
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.analyses.roles import roles
-from tec.emulator.checks.names import ALIGN_BUT_GLOBAL, HELP, NAMES, parse_checks
+from tec.emulator.checks.names import HELP, NAMES, parse_checks
 from tec.emulator.decode.inst import Inst
 
 
@@ -47,6 +47,6 @@ def test_roles(text: str, filled: str, read: str) -> None:
 
 
 def test_the_list_of_checks() -> None:
-    every = frozenset(NAMES) - {"align"} | {ALIGN_BUT_GLOBAL}  # global memory takes accesses of any alignment
+    every = frozenset(NAMES) - {"align"}  # the hardware takes accesses of any alignment
     assert parse_checks("all") == every and parse_checks("race") == {"bounds", "race"}
     assert all(name in HELP for name in ("hazards", "barrier", "progress"))
