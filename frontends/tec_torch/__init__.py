@@ -58,10 +58,11 @@ def __getattr__(name: str) -> Any:
         "operators": ".every",
         "convert": ".importer",
         "report": ".reports",
+        "synchronize": ".late_checks",
     }.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(where, __name__), name)
 
 
-__all__ = ["accepts", "backend", "convert", "export", "load", "operators", "report"]
+__all__ = ["accepts", "backend", "convert", "export", "load", "operators", "report", "synchronize"]

@@ -1,6 +1,7 @@
 """On an NVIDIA GPU: modules, torch.compile and training on tensors of the device, nothing copied. `pytest -m gpu tests/torch`."""
 
 import pytest
+import tec_torch
 import torch
 from tec_torch import dynamo
 from torch import nn
@@ -98,3 +99,47 @@ def test_changed_weights():
         m.fc.weight.mul_(2)
         near(net(x), m(x))
         close(net(x), net(x))
+
+
+class Picks(nn.Module):
+    def forward(self, x, y):
+        return x.gather(1, y[:, None]).mean()
+
+
+def test_an_index_outside_is_told_by_a_later_call():
+    call = torch.compile(Picks().cuda(), backend=dynamo.backend, options={"strict": True})
+    x, y = torch.randn(5000, 9, device="cuda"), torch.randint(0, 9, (5000,), device="cuda")
+    bad = y.clone()
+    bad[4321] = 9
+    for _ in range(3):
+        near(call(x, y), Picks()(x, y))
+    call(x, bad)
+    with pytest.raises(tec.ArgumentError, match="outside of -9 to 8"):
+        tec_torch.synchronize()
+    near(call(x, y), Picks()(x, y))
+    call(x, bad)
+    torch.cuda.synchronize()
+    with pytest.raises(tec.ArgumentError, match="outside of -9 to 8"):
+        call(x, y)
+    near(call(x, y), Picks()(x, y))
+    tec_torch.synchronize()
+
+
+def test_a_captured_call_tells_of_an_index_too():
+    call = torch.compile(Picks().cuda(), backend=dynamo.backend, options={"strict": True})
+    x, y = torch.randn(5000, 9, device="cuda"), torch.randint(0, 9, (5000,), device="cuda")
+    call(x, y), call(x, y)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call(x, y)
+    graph.replay()
+    near(out, Picks()(x, y))
+    y[17] = -10
+    graph.replay()
+    with pytest.raises(tec.ArgumentError, match="outside of -9 to 8"):
+        tec_torch.synchronize()
+    y[17] = 8
+    graph.replay()
+    tec_torch.synchronize()
+    near(out, Picks()(x, y))

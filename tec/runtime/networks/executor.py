@@ -462,11 +462,15 @@ class Executor:
             raise ArgumentError(f"the array for output {o.name} is read-only", hint="pass an array that may be written")
 
 
+def is_of_indices(o: Output) -> bool:
+    """Whether a hidden output says that all of some indices are inside, and no other condition."""
+    return all(" is outside of " in text for text in (o.check or "").split(" or "))
+
+
 def failed_check(o: Output) -> ArgumentError:
     """What to raise where an output that checks indices says that one is outside."""
-    text = o.check or ""
-    hint = "an input asks for an element that is not there" if " is outside of " in text else None
-    return ArgumentError(text, hint=hint)
+    hint = "an input asks for an element that is not there" if is_of_indices(o) else None
+    return ArgumentError(o.check or "", hint=hint)
 
 
 def _count(name: str, given: Any, least: int, what: str) -> int | None:
