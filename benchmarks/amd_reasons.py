@@ -25,7 +25,7 @@ from math import ceil
 from benchmarks.model_rows import Row, rows
 from tec.target import CHIPS, find_product, level_gbps
 
-FAR = 0.6  # a ratio below it needs a reason (issue 31's bound)
+FAR = 0.6  # a ratio below it needs a reason
 HALF = 0.5
 TILE = 128  # rows and columns of the tile that libraries take where a problem has room for it
 NARROW = 32  # rows or columns below it leave most of any library's tile empty

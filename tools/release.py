@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -83,7 +84,9 @@ def faults(root: Path, tags: Sequence[str], changed: Sequence[str]) -> list[str]
 def run(*words: object, cwd: Path = ROOT) -> None:
     """Runs a command whose failure ends the release."""
     print("+", *words, flush=True)
-    done = subprocess.run([str(w) for w in words], cwd=cwd, check=False)
+    # A checkout on the caller's path would be tried in the place of what was installed.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([str(w) for w in words], cwd=cwd, env=env, check=False)
     if done.returncode:
         sys.exit(f"release: {words[0]} ended with {done.returncode}")
 

@@ -18,6 +18,7 @@ from ..notebook import escape
 
 _MOST = 1 << 15  # elements that are worked out
 _SIDE, _ORDERED = 48, 20  # rows and columns that are shown; of those that have a colour by their order
+_LETTER = 7.8  # pixels of a bold one of 12 pixels, of the widest font that the pictures name
 _ROWS = 60  # of a kernel's boxes
 _LOOP = re.compile(r"for (\w+) in (\w+)\((.*)\):$")
 
@@ -128,12 +129,12 @@ def _drawn(at: list[Any], who: Any, word: str, name: str, shape: tuple[str, ...]
             f'<rect x="{left}" y="{top}" width="{side}" height="{side}" fill="hsl({hue:.0f} 65% {light:.0f}%)" stroke="#fff"/>{number}'
         )
     tall = max(r for r, _ in first) - r0 + 1
-    width, height = max(x0 + wide * side + 10, 420), y0 + tall * side + 10
     title = f"{name}[{', '.join(shape)}]: " + (
         f"the first work-group's elements, by thread ({len(set(first.values()))} shown)"
         if word == "thread"
         else "elements in the order in which they are written"
     )
+    width, height = max(x0 + wide * side + 10, 20 + round(_LETTER * len(title))), y0 + tall * side + 10
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{escape(title)}" '
         f'font-family="system-ui, DejaVu Sans, sans-serif" font-size="12" fill="#1c1f24"><rect width="{width}" height="{height}" rx="8" fill="#fafaf8"/>'

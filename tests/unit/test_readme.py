@@ -35,6 +35,10 @@ def test_the_picture_is_drawn_from_the_results() -> None:
     assert figures.PICTURE.relative_to(figures.ROOT).as_posix() in readme
 
 
+def test_a_stranger_reads_it_in_a_few_minutes() -> None:
+    assert len(Path("README.md").read_text("utf-8").splitlines()) <= 120
+
+
 def test_every_row_is_stored_and_some_peers_are_ahead() -> None:
     found = rows_shown(read())
     assert len(found) == sum(map(len, figures.SHOWN.values()))

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import tec
+from tec.explore import pictures
 from tec.explore.page import EXAMPLE
 from tec.explore.worker import Worker
 
@@ -212,6 +214,23 @@ def test_a_page_of_another_origin_runs_nothing(worker, port, browser, tmp_path):
     other.shutdown()
     other.server_close()
     assert worker.asked == before
+
+
+def test_the_title_of_a_picture_lies_within_it(browser, tmp_path):
+    """A column of one work-group's elements: the picture is narrow, its title is not."""
+    n = tec.placeholder((256, 2), name="a_long_name")
+    b = tec.compute((256, 2), lambda i, j: n[i, j] + 1.0, name="another_long_name")
+    s = tec.create_schedule(b.op)
+    block, thread = s[b].split(b.op.axis[0], factor=16)
+    s[b].bind(block, tec.thread_axis("blockIdx.x"))
+    s[b].bind(thread, tec.thread_axis("threadIdx.x"))
+    (tmp_path / "picture.html").write_text(pictures.who_does_what(tec.schedule.to_loops(s, [n, b])))
+    script = """return [...document.querySelectorAll("svg text")].map(t => [t.textContent, t.getBBox().x + t.getBBox().width, t.ownerSVGElement.viewBox.baseVal.width]);"""
+    with browser.tab(1440) as tab:
+        tab.open((tmp_path / "picture.html").as_uri())
+        found = tab.run(script)
+    assert any("by thread" in text for text, *_ in found)
+    assert [row for row in found if row[1] > row[2]] == []
 
 
 def test_a_page_is_exported_and_needs_no_server(browser, tmp_path):
