@@ -14,7 +14,7 @@ from dataclasses import field
 from math import prod
 
 from ..ops.dims import is_symbolic
-from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, PITCHED, REGION, VIEW, normalize_axis
+from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, PITCHED, REDUCTION, REGION, ROW, VIEW, normalize_axis
 from ..records import dataclass
 from ..te.numpy_dtype import np_dtype
 from .graph import Graph, Node, Value
@@ -116,15 +116,16 @@ def moves_ones(node: Node, readers: dict[Value, list[Node]]) -> bool:
     ):
         return False
     moved = (INJECTIVE, ELEMENTWISE, BROADCAST)
+    taken = after[0].definition.kind in (*moved, REDUCTION) or ROW in after[0].definition.traits
     return (
         x.node.definition.kind in moved
         and x.node.op != "slice"
-        and (after[0].op == "append" or (_is_short(y) and after[0].definition.kind in moved))
+        and (after[0].op == "append" or (is_short(y) and taken))
         and VIEW not in x.node.definition.traits
     )
 
 
-def _is_short(v: Value) -> bool:
+def is_short(v: Value) -> bool:
     """Whether a value has so few elements that a call of its own is most of what it costs to make it, and how it is read does not matter."""
     return isinstance(v.type.size, int) and v.type.size <= _SHORT
 

@@ -1,8 +1,8 @@
-"""Two short groups that do not wait for each other run in one launch: a sum that only the network's caller waits for, the checks of indices above all, beside a group
-that reads the same value; and elementwise work of few elements beside another such (the cosines and sines of a decoder's angles, a layer's new keys and values).
+"""Short groups that do not wait for each other run in one launch: a sum that only the network's caller waits for, the checks of indices above all, beside a group
+that reads the same value; and work of few elements beside others such (the cosines and sines of a decoder's angles, a layer's new keys and values and their scales).
 
-Two groups -> one function: the loops of the one's choice, then those of the other with as many threads a work-group. `ir/passes/join_launches` makes one kernel of
-the two where it can; else they are two, as they would be by themselves.
+Groups -> one function: the loops of the first one's choice, then those of the others with as many threads a work-group. `ir/passes/join_launches` makes one kernel
+of them where it can; else they are several, as they would be by themselves.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..ir.passes.rewrite_util import const_int
 from ..ir.visit import visit
 from ..ops.registry import COLLECTIVE, COMPLEX, REDUCTION
 from ..target import Target
-from .graph import Graph, Value
-from .passes.fuse import FusedGroup
+from .graph import Graph, Node, Value
+from .passes.fuse import FusedGroup, sums_along_rows
 from .programs import Program
 from .regions import is_region
 from .sizes import sizes_of_group
@@ -30,16 +30,21 @@ _MOST_TERMS = 1 << 14
 _MOST_SHORT = 1 << 16
 
 
-def pairs(graph: Graph, groups: list[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
-    """The groups beside which another runs, each with that one."""
-    found = _sums(graph, groups)
-    return found | _neighbours(groups, {*found, *found.values()})
+# Elements that a group with sums along rows reads: one work-group each of its rows, which are made in one kernel.
+_MOST_READ = 1 << 12
+_MOST_GROUPS = 4  # in a launch: keys and values, each with scales
 
 
-def _neighbours(groups: Sequence[FusedGroup], taken: Set[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
-    """Short elementwise work, each with the next such whose values are there before it; none of `taken`, whose values others wait for all the same."""
+def neighbours(graph: Graph, groups: list[FusedGroup]) -> dict[FusedGroup, Sequence[FusedGroup]]:
+    """The groups beside which others run, each with those."""
+    found = {g: (other,) for g, other in _sums(graph, groups).items()}
+    return found | _short_work(groups, {*found, *(g for others in found.values() for g in others)})
+
+
+def _short_work(groups: Sequence[FusedGroup], taken: Set[FusedGroup]) -> dict[FusedGroup, Sequence[FusedGroup]]:
+    """Short work, each with the next such whose values are there before it; none of `taken`, whose values others wait for all the same."""
     ready: dict[Value, int] = {}  # by value, the number of the last group that runs before it is there
-    found: dict[FusedGroup, FusedGroup] = {}
+    found: dict[FusedGroup, list[FusedGroup]] = {}
     waiting: list[tuple[int, FusedGroup]] = []
     for k, g in enumerate(groups):
         last = max((ready.get(v, -1) for v in g.inputs), default=-1)
@@ -49,20 +54,27 @@ def _neighbours(groups: Sequence[FusedGroup], taken: Set[FusedGroup]) -> dict[Fu
         first = next(((n, h) for n, h in waiting if last < n), None)
         if first is None:
             waiting.append((k, g))
-        else:
+            continue
+        others = found.setdefault(first[1], [])
+        others.append(g)
+        if len(others) + 1 == _MOST_GROUPS:
             waiting.remove(first)
-            found[first[1]] = g
-            ready |= dict.fromkeys(g.outputs, first[0])
-    return found
+        ready |= dict.fromkeys(g.outputs, first[0])
+    return {**found}
 
 
 def _is_short(g: FusedGroup) -> bool:
-    """Whether a group is elementwise work, or moves elements, and makes few: a number of them, since of an open one a function may be several."""
-    if g.is_alias or g.anchor is not None or len(g.outputs) != 1:
+    """Whether a group is elementwise work, or moves elements, or sums along rows, of few elements: a number of them, since of an open one a function may be several."""
+    if g.is_alias or len(g.outputs) != 1 or not (g.anchor is None or _sums_short_rows(g.anchor)):
         return False
     if any(is_region(n) or written(n) or COLLECTIVE in n.definition.traits for n in g.nodes):
         return False
     return _results(g) <= _MOST_SHORT
+
+
+def _sums_short_rows(anchor: Node) -> bool:
+    reads = (v.type.size for v in anchor.inputs)
+    return sums_along_rows(anchor) and all(isinstance(n, int) and n <= _MOST_READ for n in reads)
 
 
 def _results(g: FusedGroup) -> int:
@@ -108,21 +120,24 @@ def _read(group: FusedGroup, shown: dict[Value, Value]) -> set[Value]:
     return {shown.get(v, v) for v in group.inputs if not v.is_const}
 
 
-def joined(first: Func, program: Program, target: Target) -> Func:
-    """The function of `first` and of another program: its arrays, then the other's, then the sizes, which are the same of both."""
-    second = program.loops(_scheduled(program, _threads(first), target))
-    own, others = ([p for p in f.params if isinstance(p, Buffer)] for f in (first, second))
+def joined(first: Func, programs: Sequence[Program], target: Target) -> Func:
+    """The function of `first` and of other programs: its arrays, then each one's, then the sizes, which are the same of all."""
+    arrays = [p for p in first.params if isinstance(p, Buffer)]
     sizes = [p for p in first.params if not isinstance(p, Buffer)]
-    for p in others:  # two arrays of one name could not be told apart
-        p.name = p.data.name = f"beside_{p.name}"
-    attrs = {
-        **first.attrs,
-        "writes": (*first.attrs["writes"], *(f"beside_{n}" for n in second.attrs["writes"])),
-        "side_by_side": True,
-    }
-    if shapes := second.attrs.get("shapes"):
-        attrs["shapes"] = {**first.attrs.get("shapes", {}), **{len(own) + k: s for k, s in shapes.items()}}
-    return Func(first.name, (*own, *others, *sizes), S.Seq((first.body, second.body)), attrs)
+    bodies, writes, shapes = [first.body], [*first.attrs["writes"]], {**first.attrs.get("shapes", {})}
+    for k, program in enumerate(programs, 1):
+        other = program.loops(_scheduled(program, _threads(first), target))
+        shapes |= {len(arrays) + j: s for j, s in other.attrs.get("shapes", {}).items()}
+        writes += [f"beside{k}_{n}" for n in other.attrs["writes"]]
+        for p in other.params:
+            if isinstance(p, Buffer):  # two arrays of one name could not be told apart
+                p.name = p.data.name = f"beside{k}_{p.name}"
+                arrays.append(p)
+        bodies.append(other.body)
+    attrs = {**first.attrs, "writes": tuple(writes), "side_by_side": len(bodies)}
+    if shapes:
+        attrs["shapes"] = shapes
+    return Func(first.name, (*arrays, *sizes), S.Seq(tuple(bodies)), attrs)
 
 
 def _threads(func: Func) -> int:
@@ -138,7 +153,7 @@ def _threads(func: Func) -> int:
 
 
 def _scheduled(program: Program, threads: int, target: Target) -> Scheduled:
-    """The sum by its first template, by work-groups of so many threads where that is legal."""
+    """The other program by its first template, by work-groups of so many threads where that is legal."""
     space = spaces(program.outputs, target)[0]
     choice = space.default
     with_threads = {**choice, "threads": threads, "parts": 1, "rows": 1}

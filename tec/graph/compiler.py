@@ -28,7 +28,7 @@ from ..runtime.networks.report import Report
 from ..runtime.plans.memory_plan import lifetimes, lower_bound
 from ..runtime.plans.plan import State
 from ..target import Target, as_target
-from .beside import pairs
+from .beside import neighbours
 from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered
 from .graph import Graph, node_flops
@@ -247,29 +247,28 @@ class _Lowering:
     def runs(self, part: Part) -> list[Run | RegionRun]:
         """What the groups of a part run, in order."""
         made: list[Run | RegionRun] = []
-        beside = pairs(part.graph, part.groups) if self.building.target.is_gpu else {}
+        beside = neighbours(part.graph, part.groups) if self.building.target.is_gpu else {}
+        joined = {g for others in beside.values() for g in others}
         for group in part.groups:
-            if group.is_alias or group in beside.values():
+            if group.is_alias or group in joined:
                 continue
             if group in part.inner:
                 for p in part.inner[group]:
                     p.runs = self.runs(p)
                 made.append(RegionRun(group, part.inner[group]))
                 continue
-            check = beside.get(group)
-            unit, sizes = self._unit(group, check)
-            made.append(Run(group, unit.name, unit.inputs, sizes, check, unit.beside))
-            self.done += 1 if check is None else 2
+            others = beside.get(group, ())
+            unit, sizes = self._unit(group, others)
+            made.append(Run(group, unit.name, unit.inputs, sizes, others, unit.beside))
+            self.done += 1 + len(others)
             if self.progress is not None:
                 self.progress(self.done, self.work + 1, str(group))
         return made
 
-    def _unit(self, group: FusedGroup, beside: FusedGroup | None) -> tuple[Unit, list[Any]]:
+    def _unit(self, group: FusedGroup, beside: Sequence[FusedGroup]) -> tuple[Unit, list[Any]]:
         guards = self.graph.guards
-        sizes = sizes_of_group(group, *([] if beside is None else [beside]))
-        signature = signature_of(group, sizes)
-        if beside is not None:
-            signature = signature, signature_of(beside, sizes)
+        sizes = sizes_of_group(group, *beside)
+        signature = tuple(signature_of(g, sizes) for g in (group, *beside))
         unit = self.units.get(signature)
         if unit is None:
             with _hint_at_sizes(self.graph):

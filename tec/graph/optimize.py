@@ -13,6 +13,7 @@ from ..records import dataclass
 from ..target import Target
 from .deferred import Deferred
 from .graph import Graph
+from .passes.appended_rows import appended_rows
 from .passes.attention import find_attention
 from .passes.byte_products import byte_products
 from .passes.channel_scales import channel_scales
@@ -111,6 +112,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("join_sums", lambda g, t, d: join_sums(g, t)),
         Pass("join_resamples", lambda g, t, d: join_resamples(g, t)),
         Pass("slices_behind_reshapes", lambda g, t, d: slices_behind_reshapes(g)),
+        Pass("appended_rows", lambda g, t, d: appended_rows(g, t)),
         Pass("recompute_short", lambda g, t, d: recompute_short(g, t)),
         clean,
     )

@@ -1,7 +1,7 @@
 """A graph as groups, with the graphs of its loops and branches as groups of their own: what is lowered, and what the plan is made of.
 
     Part       a graph, its groups, and of each group that is a loop or a branch the parts of its bodies
-    Run        a group, its function, which of the group's inputs are the function's, the sizes that it is called with, and another group that runs in its launch
+    Run        a group, its function, which of the group's inputs are the function's, the sizes that it is called with, and other groups that run in its launch
     RegionRun  a group that is a loop, a branch or a collective, and its bodies' parts
 
 What a body makes goes to where the loop or the branch wants it: `Part.made` says which outputs its functions write there at once; others are copied.
@@ -29,13 +29,13 @@ class Run:
     function: str
     used: list[int]
     sizes: list[Any]
-    beside: FusedGroup | None = None
-    beside_used: list[int] = field(default_factory=list)
+    beside: Sequence[FusedGroup] = ()
+    beside_used: Sequence[list[int]] = ()
 
     @property
     def parts(self) -> list[tuple[FusedGroup, list[int]]]:
         """The groups that the function computes, each with the numbers of the inputs that it reads, in the order of its parameters."""
-        return [(self.group, self.used), *([(self.beside, self.beside_used)] if self.beside is not None else [])]
+        return [(self.group, self.used), *zip(self.beside, self.beside_used)]
 
 
 @dataclass(eq=False)

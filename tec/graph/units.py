@@ -5,6 +5,7 @@ Program (`programs`) -> Unit (the program scheduled, as loops; a size that is op
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from typing import Any
@@ -33,7 +34,9 @@ class Unit:
     refused: list[Refused] = field(default_factory=list)  # choices that could not be made, once `settle` was called
     chain: Chain | None = None  # what else may serve, until all code is there
     classes: Classes | None = None  # of its open size
-    beside: list[int] = field(default_factory=list)  # which inputs of what runs in its launch are arguments
+    beside: list[list[int]] = field(
+        default_factory=list
+    )  # of each group that runs in its launch, which inputs are arguments
 
     def likely(self) -> AbstractContextManager[object]:
         """Inside of the block its candidates take the open size for what they are made for."""
@@ -52,27 +55,26 @@ def make_unit(
     building: Building,
     sizes: GroupSizes,
     guards: list[Guard],
-    beside: FusedGroup | None = None,
+    beside: Sequence[FusedGroup] = (),
 ) -> Unit:
     """The function of a group: the first of its candidates that lowers and that code can be made of, in `building`; where a size is open, of one candidate for
-    each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: what the function makes as well (`beside.pairs`)."""
+    each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: what the function makes as well (`beside.neighbours`)."""
     program = replace(program_of(group, number, sizes, guards), early=building.early)
     signature = Group.of(program.outputs).signature
-    other = None if beside is None else replace(program_of(beside, number, sizes, guards), early=building.early)
+    others = [replace(program_of(g, number, sizes, guards), early=building.early) for g in beside]
 
     def bound(name: str, size: int) -> Program:
         return replace(program_of(group, number, sizes.bound(name, size), guards), early=building.early)
 
     with naming(group, sizes):
-        classes = None if other is not None else classes_of(program, building.target, bound)
-    used = [] if other is None else other.inputs
-    held = [*program.guards, *([] if other is None else other.guards)]
-    unit = Unit(program.name, program.inputs, held, classes=classes, beside=used)
+        classes = None if others else classes_of(program, building.target, bound)
+    held = [guard for p in (program, *others) for guard in p.guards]
+    unit = Unit(program.name, program.inputs, held, classes=classes, beside=[p.inputs for p in others])
 
     def take(made: Made) -> None:
         unit.chosen = {"signature": signature, "choice": made.choice}
         if classes is None or not in_classes(made, classes):
-            building.add(_whole(made, program, other, building), instead)
+            building.add(_whole(made, program, others, building), instead)
 
     def in_classes(made: Made, classes: Classes) -> bool:
         """Whether code for the classes is begun with."""
@@ -94,7 +96,7 @@ def make_unit(
         with naming(group, sizes), unit.likely():
             made = unit.chain.again(error)
         unit.chosen = {"signature": signature, "choice": made.choice}
-        return _whole(made, program, other, building)
+        return _whole(made, program, others, building)
 
     with naming(group, sizes), unit.likely():
         unit.chain = chain(program.outputs, building.target, program.loops, building.checked)
@@ -102,10 +104,10 @@ def make_unit(
     return unit
 
 
-def _whole(made: Made, program: Program, other: Program | None, building: Building) -> Lowered:
+def _whole(made: Made, program: Program, others: Sequence[Program], building: Building) -> Lowered:
     """The function of what was chosen for a program, with what runs beside it."""
-    if other is None:
+    if not others:
         return made.lowered
     with building.target:
-        func = joined(program.loops(made.scheduled), other, building.target)
+        func = joined(program.loops(made.scheduled), others, building.target)
     return lowered(func, building.target, building.checked, fresh=True)

@@ -33,20 +33,13 @@ def stored_as(b: Builder, keys: Value, values: Value, kind: str) -> tuple[Rows, 
     number has such a scale."""
     if kind not in _MOST:
         return Rows(b.cast(keys, kind)), Rows(b.cast(values, kind))
-    if keys.shape[3] == values.shape[3]:  # one kernel for both: a token's heads take as long as its launch
-        scales = b.split(_scale(b, b.concat([keys, values], 2), kind), 2, [keys.shape[2], values.shape[2]])
-    else:
-        scales = [_scale(b, x, kind) for x in (keys, values)]
-    stored = [Rows(_codes(b, x, scale, kind), scale) for x, scale in zip((keys, values), scales)]
-    return stored[0], stored[1]
+    return _coded(b, keys, kind), _coded(b, values, kind)
 
 
-def _scale(b: Builder, x: Value, kind: str) -> Value:
-    """Of each row of x [..., size]: that of its largest element."""
-    top = b.op("reduce_max", b.op("abs", b.cast(x, "float32")), axes=(x.ndim - 1,), keepdims=True)
-    return b.op("multiply", top, b.like(1 / _MOST[kind], top))
-
-
-def _codes(b: Builder, x: Value, scale: Value, kind: str) -> Value:
-    codes = b.op("divide", b.cast(x, "float32"), b.op("maximum", scale, b.like(_LEAST, scale)))
-    return b.cast(b.op("round_even", codes) if kind == "int8" else codes, kind)
+def _coded(b: Builder, x: Value, kind: str) -> Rows:
+    """x [..., size] as codes; the scale of a row is that of its largest element."""
+    x = b.cast(x, "float32")
+    top = b.op("reduce_max", b.op("abs", x), axes=(x.ndim - 1,), keepdims=True)
+    scale = b.op("multiply", top, b.like(1 / _MOST[kind], top))
+    codes = b.op("max_norm", x, axis=x.ndim - 1, factor=1 / _MOST[kind], least=_LEAST)
+    return Rows(b.cast(b.op("round_even", codes) if kind == "int8" else codes, kind), scale)

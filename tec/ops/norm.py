@@ -160,6 +160,21 @@ def _rms_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     return [te.compute(x.shape, body, name="rms_norm")]
 
 
+@register("max_norm", OPAQUE, same_type, traits=[ROW], takes=1)
+def _max_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """x over `factor` times the largest magnitude of its row, the dimensions from `axis` on, or over `least` where that is more."""
+    x = inputs[0]
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    axes, kept = list(range(axis, x.ndim)), static_shape(x)[:axis]
+    top = reduction(x, kept, axes, False, te.max, lambda e, i: te.abs(e), "largest")
+    factor, least = (te.const(attrs[n], x.dtype) for n in ("factor", "least"))
+
+    def body(*i: Any) -> Any:
+        return x(*i) / te.max(top(*i[:axis]) * factor, least)
+
+    return [te.compute(x.shape, body, name="max_norm")]
+
+
 def _row_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x = types[0]
     axis = normalize_axis(attrs["axis"], x.ndim)

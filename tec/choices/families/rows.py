@@ -129,7 +129,8 @@ class GpuRows(Space):
         # priced below these, as if the second cache gave the row again for nothing.
         self.is_ranked = self.longest > _REGISTERS * _USUAL_THREADS
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
-        self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
+        # Codes of a byte are made of wider numbers: of 16 a thread would read four pieces.
+        self.element_bytes = max(2, min(dtype_info(t.dtype).bytes for t in (*read, out.output(0))))
         self.parameters = {
             "threads": (32, 64, 128, 256, 512, 1024, 16, 8), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8, 16, 32), "parts": self._parts(),
         }  # fmt: skip
@@ -180,7 +181,10 @@ class GpuRows(Space):
         return min((found, *others), key=lambda c: self.cost(c).seconds) if others else found
 
     def _short(self) -> Iterator[Choice]:
-        """Of short rows several by a wavefront, where a figure says up to how many bytes that is quicker; the price tells how many."""
+        """Of short rows several by a wavefront, where a figure says up to how many bytes that is quicker; the price tells how many. Not where each row has a unit of its own."""
+        rows = size_of(self.out.output(0).shape[: self.outer])
+        if rows is not None and rows <= self.target.machine.units:
+            return
         if "short" in self.figures and self.longest * self.element_bytes <= self.figures["short"]:
             shared = {"threads": (8, 16, 32), "piece": self.parameters["piece"], "rows": (8, 4, 2), "parts": (1,)}
             yield from (c for c in self.legal(shared) if c["threads"] < 2 * self.longest)

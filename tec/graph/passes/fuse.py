@@ -291,10 +291,10 @@ def _mergeable(node: Node, state: _State) -> list[FusedGroup]:
 def _allowed(group: FusedGroup, node: Node, v: Value, lone: set[Node]) -> bool:
     kind = node.definition.kind
     if group.anchor is not None:
-        same = node.outputs[0].shape == v.shape
+        stored = node.op == "append" and v is node.inputs[1] and sums_along_rows(group.anchor)
+        same = stored or (kind in (ELEMENTWISE, BROADCAST) and node.outputs[0].shape == v.shape)
         return (
-            kind in (ELEMENTWISE, BROADCAST)
-            and same
+            same
             and group.anchor.outputs[0].shape == v.shape
             and (len(group.anchor.outputs) == 1 or group.anchor in lone)
         )
@@ -306,6 +306,11 @@ def _allowed(group: FusedGroup, node: Node, v: Value, lone: set[Node]) -> bool:
     if kind == OPAQUE:
         return ROW in node.definition.traits and _cheap(group)
     return False
+
+
+def sums_along_rows(node: Node) -> bool:
+    """Whether it is a reduction or a row operator: what it makes may be stored in a state's rows at once."""
+    return node.definition.kind == REDUCTION or ROW in node.definition.traits
 
 
 def _cheap(group: FusedGroup) -> bool:

@@ -1,12 +1,12 @@
-"""Two kernels that have nothing to do with each other become one, whose last work-groups are the second's.
+"""Kernels that have nothing to do with each other become one, whose last work-groups are the last one's.
 
     for b in blockIdx.x: 0 to 40          for b in blockIdx.x: 0 to 42
       f(b)                           ->     if b < 40: f(b)
     for c in blockIdx.x: 0 to 2             else: g(b - 40)
       g(c)
 
-In: a function of stage "lowered" whose attribute "side_by_side" says that its last two kernels are independent. Out: the same with one kernel in their place,
-where both have work-groups along blockIdx.x alone, and shared memory has room for both; a kernel whose threads meet has as many as the other, or more. A launch takes some microseconds on an AMD GPU and one or two in a CUDA graph,
+In: a function of stage "lowered" whose attribute "side_by_side" says how many of its last kernels are independent. Out: the same with one kernel in their place,
+where all have work-groups along blockIdx.x alone, and shared memory has room for both; a kernel whose threads meet has as many as the other, or more. A launch takes some microseconds on an AMD GPU and one or two in a CUDA graph,
 which is as long as a short kernel takes.
 """
 
@@ -24,14 +24,20 @@ from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, const_int, launch_nest
 
 
 def join_launches(func: Func, target: Target) -> Func:
-    """The function with its last two kernels as one; see the module."""
-    if not func.attrs.get("side_by_side") or not isinstance(func.body, S.Seq):
+    """The function with its last kernels as one, or as few as may be; see the module."""
+    count = func.attrs.get("side_by_side", 0)
+    if not count or not isinstance(func.body, S.Seq):
         return func
-    *before, first, second = func.body.stmts
-    joined = _joined(first, second, target)
-    if joined is None:
+    stmts = [*func.body.stmts]
+    apart = stmts[-count:]
+    made = apart[:1]
+    for s in apart[1:]:
+        joined = _joined(made[-1], s, target)
+        made[-1:] = [made[-1], s] if joined is None else [joined]
+    if len(made) == len(apart):
         return func
-    return func.with_body(S.Seq((*before, joined)) if before else joined)
+    before = stmts[:-count]
+    return func.with_body(S.Seq((*before, *made)) if len(before) + len(made) > 1 else made[0])
 
 
 def _joined(first: S.Stmt, second: S.Stmt, target: Target) -> S.Stmt | None:

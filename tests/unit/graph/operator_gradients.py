@@ -135,6 +135,8 @@ ROWS: dict[str, Row] = {
                    lambda t, x: t.nn.functional.layer_norm(x, (3,))),
     "rms_norm": (lambda b, x: b.op("rms_norm", x, axis=1, epsilon=1e-5), {"x": X},
                  lambda t, x: t.nn.functional.rms_norm(x, (3,), eps=1e-5)),
+    "max_norm": (lambda b, x: b.op("max_norm", x, axis=1, factor=0.5, least=1e-9), {"x": X},
+                 lambda t, x: x / (x.abs().amax(1, keepdim=True) * 0.5)),
     "log_sum_exp": (lambda b, x: b.op("log_sum_exp", x, axis=1), {"x": X}, lambda t, x: t.logsumexp(x, 1, keepdim=True)),
     "log_softmax_of": (lambda b, x, y: b.op("log_softmax_of", x, y, axis=1), {"x": X, "y": Y},
                        lambda t, x, y: y - t.logsumexp(x, 1, keepdim=True)),

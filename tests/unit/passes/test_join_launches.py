@@ -8,7 +8,7 @@ from pass_util import CPU, GPU, apply, check_same, parse_func
 from tec.ir import Func
 
 TWO = """
-@attrs(side_by_side=True)
+@attrs(side_by_side=2)
 def f(A: Buffer((64,), "float32"), X: Buffer((64,), "float32"), C: Buffer((2,), "float32")):
     for b in thread("blockIdx.x", 4):
         for t in thread("threadIdx.x", 16):
@@ -19,7 +19,7 @@ def f(A: Buffer((64,), "float32"), X: Buffer((64,), "float32"), C: Buffer((2,), 
                 C[c] = X[c * 16]
 """
 ONE_GROUP = """
-@attrs(side_by_side=True)
+@attrs(side_by_side=2)
 def f(A: Buffer((16,), "float32"), X: Buffer((16,), "float32"), C: Buffer((1,), "float32")):
     for t in thread("threadIdx.x", 16):
         A[t] = X[t] + 1.0
@@ -29,6 +29,15 @@ def f(A: Buffer((16,), "float32"), X: Buffer((16,), "float32"), C: Buffer((1,), 
 """
 FEWER = TWO.replace('u in thread("threadIdx.x", 16)', 'u in thread("threadIdx.x", 8)')
 MORE = TWO.replace('u in thread("threadIdx.x", 16)', 'u in thread("threadIdx.x", 32)')
+
+
+THREE = (
+    TWO.replace("side_by_side=2", "side_by_side=3").replace(", C: ", ', D: Buffer((16,), "float32"), C: ')
+    + """    for d in thread("blockIdx.x", 1):
+        for w in thread("threadIdx.x", 16):
+            D[w] = X[w] * 2.0
+"""
+)
 
 
 def launches(func: Func) -> int:
@@ -43,10 +52,24 @@ def test_the_last_work_groups_are_the_second_kernels(text: str) -> None:
     check_same(before, after)
 
 
+def test_three_are_one() -> None:
+    before = parse_func(THREE)
+    after = apply(before, GPU, "join_launches")
+    assert launches(before) == 3 and launches(after) == 1
+    check_same(before, after)
+
+
+def test_two_of_three_are_one_where_the_third_cannot_be() -> None:
+    before = parse_func(THREE.replace('b in thread("blockIdx.x"', 'b in thread("blockIdx.y"'))
+    after = apply(before, GPU, "join_launches")
+    assert launches(after) == 2
+    check_same(before, after)
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        TWO.replace("@attrs(side_by_side=True)\n", ""),  # nobody says that they are independent
+        TWO.replace("@attrs(side_by_side=2)\n", ""),  # nobody says that they are independent
         FEWER.replace(
             "            if u", '            barrier(scope="shared")\n            if u'
         ),  # all threads must come there
