@@ -34,9 +34,8 @@ class Unit:
     refused: list[Refused] = field(default_factory=list)  # choices that could not be made, once `settle` was called
     chain: Chain | None = None  # what else may serve, until all code is there
     classes: Classes | None = None  # of its open size
-    beside: list[list[int]] = field(
-        default_factory=list
-    )  # of each group that runs in its launch, which inputs are arguments
+    # Which inputs are arguments, of each group that runs in its launch.
+    beside: list[list[int]] = field(default_factory=list)
 
     def likely(self) -> AbstractContextManager[object]:
         """Inside of the block its candidates take the open size for what they are made for."""
