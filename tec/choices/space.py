@@ -248,18 +248,23 @@ class Space:
         first = {n: v for n, v in options.items() if n not in easy}
 
         def grown(choice: Choice, k: int) -> Iterator[Choice]:
-            """The legal choices that have the same values as this one but for the easiest parameters from number k on."""
-            if self.why_not(choice) is not None or (is_sketched and self._unfit(choice) is not None):
-                return
+            """The legal choices that have the same values as this one, which is legal, but for the easiest parameters from number k on."""
             if k == len(rest):
                 yield choice
                 return
             name, _ = rest[k]
             for value in options[name]:
-                yield from grown({**choice, name: value}, k + 1)
+                other = {**choice, name: value}
+                if value == easy[name] or is_room(other):
+                    yield from grown(other, k + 1)
+
+        def is_room(choice: Choice) -> bool:
+            return self.why_not(choice) is None and not (is_sketched and self._unfit(choice) is not None)
 
         for values in itertools.product(*first.values()):
-            yield from grown(self.choice(**dict(zip(first, values)), **easy), 0)
+            base = self.choice(**dict(zip(first, values)), **easy)
+            if is_room(base):
+                yield from grown(base, 0)
 
     def threads_up_to_limit(self, *options: int, each: int = 1) -> tuple[int, ...]:
         """Those of some numbers of threads (or of what has `each` of them, wavefronts) that a work-group may have: a sketch need not say it, nor a refusal."""

@@ -21,7 +21,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.dtype import dtype_info
-from ..ir.visit import map_stmt
+from ..ir.visit import map_stmts
 from ..ops.dims import Dim, Size, UndecidedSize, bind_hint, product
 from ..ops.guards import Guard, recording
 from ..ops.registry import COMPLEX, TensorType, static_shape
@@ -128,7 +128,7 @@ def _at_row(f: Func, param: int, placed: Placed, row: int) -> Func:
         if isinstance(s, S.BufferStore) and s.buffer is rows:
             index = [B.add(i, first) if k == placed.axis else i for k, i in enumerate(s.indices)]
             return S.BufferStore(whole, s.value, tuple(index), s.predicate, s.loc)
-        return map_stmt(s, stored, lambda e: e)
+        return map_stmts(s, stored)
 
     params = tuple(whole if p is rows else p for p in f.params)
     return Func(f.name, params, stored(f.body), f.attrs)

@@ -47,6 +47,8 @@ def wrap_int(value: int, dtype: str) -> int:
 
 def const(value: Any, dtype: Any = None) -> E.Expr:
     """A constant. Without `dtype`: bool, int32 (int64 where it does not fit) or float32. A vector dtype broadcasts."""
+    if type(value) is int and (dtype is None or dtype == "int32") and -(2**31) <= value < 2**31:  # most of all
+        return E.IntImm(value, "int32")
     if isinstance(value, np.generic):
         dtype = dtype or normalize_dtype(value.dtype)
         value = value.item()
@@ -109,6 +111,8 @@ def convert(value: Any, like: str | None = None) -> E.Expr:
     """
     if isinstance(value, E.Expr):
         return value
+    if type(value) is int and (like is None or dtype_info(like).is_int):
+        return const(value, like and dtype_info(like).element)
     as_expr = getattr(value, "asexpr", None)
     if as_expr is not None:
         result: E.Expr = as_expr()

@@ -19,7 +19,7 @@ from .buffer import Buffer
 from .dtype import dtype_info
 from .func import Func
 from .intrin import INTRINS
-from .visit import CHILDREN, LEAVES, any_expr, map_stmt
+from .visit import CHILDREN, LEAVES, any_expr, visit_children
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class _Walk:
         out, around = self.out, self.loc
         if isinstance(s, (S.BufferStore, S.AllReduce)):
             self.loc = s.loc or around
-        map_stmt(s, self.stmt, self.expr)
+        visit_children(s, self)
         if isinstance(s, S.BufferStore):
             out.is_kept = True
             out.accesses.append(Access(s.buffer, s.indices, True, self.loc))

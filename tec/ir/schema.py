@@ -71,6 +71,10 @@ FIELDS: dict[type, tuple[Field, ...]] = {cls: fields_of(cls) for cls in (*EXPRS,
 
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The items with `f` applied; the same tuple where none changed."""
+    if len(items) == 1:  # most indices
+        (item,) = items
+        one = f(item)
+        return items if one is item else (one,)
     out = tuple(map(f, items))
     return items if all(map(is_, items, out)) else out
 

@@ -36,6 +36,12 @@ _MAP_STMT: dict[type, Callable[[Any, StmtFn, ExprFn], S.Stmt]] = {
 }
 
 
+_MAP_STMTS: dict[type, Callable[[Any, StmtFn], S.Stmt]] = {
+    **rebuilders(STMTS, {"stmt": "fs"}),
+    S.Seq: lambda s, fs: _seq(s, fs, _same),
+}
+
+
 LEAVES = frozenset((E.Var, E.IntImm, E.FloatImm))  # nothing stands below them
 CHILDREN = listers(EXPRS, "expr")  # a function of each class: what `children` gives
 STMT_CHILDREN = listers(STMTS, "stmt")  # the statements right below a statement
@@ -70,6 +76,11 @@ def children(e: E.Expr) -> tuple[E.Expr, ...]:
 def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
     """`s` with `fs` applied to each direct child statement and `fe` to each direct expression."""
     return (_MAP_STMT.get(type(s)) or _of_base(s, _MAP_STMT))(s, fs, fe)
+
+
+def map_stmts(s: S.Stmt, fs: StmtFn) -> S.Stmt:
+    """`s` with `fs` applied to each direct child statement; expressions stay."""
+    return (_MAP_STMTS.get(type(s)) or _of_base(s, _MAP_STMTS))(s, fs)
 
 
 def _of_base(s: S.Stmt, table: Mapping[type, Any]) -> Any:
@@ -182,6 +193,16 @@ def _visit_stmts(s: S.Stmt, stmt: Callable[[S.Stmt], Any]) -> None:
     stmt(s)
 
 
+def visit_children(s: S.Stmt, walk: Any) -> None:
+    """Call `walk.expr` and `walk.stmt` on what stands right in a statement."""
+    (_VISIT_CHILDREN.get(type(s)) or _of_base(s, _VISIT_CHILDREN))(s, walk)
+
+
+def visit_roots(s: S.Stmt, expr: Callable[[E.Expr], Any]) -> None:
+    """Call `expr` on every expression that stands in a statement, and on none below it."""
+    (_VISIT_ROOTS.get(type(s)) or _of_base(s, _VISIT_ROOTS))(s, expr)
+
+
 MAX_FRAMES = 20_000
 
 
@@ -191,15 +212,41 @@ class _FoundError(Exception):
 
 def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
     """Whether `test` holds of a statement or one inside of it."""
-    return _any(s, None, test)
+
+    def look(x: S.Stmt) -> None:
+        if test(x):
+            raise _FoundError
+
+    try:
+        visit(s, None, look)
+    except _FoundError:
+        return True
+    return False
 
 
 def any_expr(root: E.Expr | S.Stmt, test: Callable[[E.Expr], bool]) -> bool:
     """Whether `test` holds of an expression at or below `root`."""
-    if not isinstance(root, E.Expr):
-        return _any(root, test, None)
-    # A search ends early and calls nothing but the test: most are asked of small indices, thousands in a kernel.
-    left, seen = [root], {id(root)}
+    seen: set[int] = set()
+    if isinstance(root, E.Expr):
+        return _is_below(root, test, seen)
+
+    def look(e: E.Expr) -> None:
+        if _is_below(e, test, seen):
+            raise _FoundError
+
+    try:
+        visit_roots(root, look)
+    except _FoundError:
+        return True
+    return False
+
+
+def _is_below(root: E.Expr, test: Callable[[E.Expr], bool], seen: set[int]) -> bool:
+    """See `any_expr`. A search ends early and calls nothing but the test: most are asked of small indices, thousands in a kernel."""
+    if id(root) in seen:
+        return False
+    seen.add(id(root))
+    left = [root]
     for x in left:  # grows
         if test(x):
             return True
@@ -209,18 +256,6 @@ def any_expr(root: E.Expr | S.Stmt, test: Callable[[E.Expr], bool]) -> bool:
                 if id(c) not in seen:
                     seen.add(id(c))
                     left.append(c)
-    return False
-
-
-def _any(root: Any, expr: Callable[[E.Expr], bool] | None, stmt: Callable[[S.Stmt], bool] | None) -> bool:
-    def look(x: Any) -> None:
-        if (expr or stmt)(x):  # type: ignore[misc]
-            raise _FoundError
-
-    try:
-        visit(root, look if expr else None, look if stmt else None)
-    except _FoundError:
-        return True
     return False
 
 
@@ -282,6 +317,10 @@ _VISIT = walkers(
 )
 
 
+_VISIT_CHILDREN = walkers(STMTS, {"expr": "walk.expr({})", "stmt": "walk.stmt({})"})
+_VISIT_ROOTS = walkers(STMTS, {"expr": "walk({})", "stmt": "roots({}, walk)"}, roots=visit_roots)
+
+
 def substitute(e: E.Expr, values: Mapping[E.Var, E.Expr]) -> E.Expr:
     """`e` with variables replaced (by identity); rebuilt nodes are folded by the builders of `tec.ir.build`."""
     return substituter(values)(e)
@@ -305,11 +344,12 @@ class _Substituter:
         hit = self._memo.get(id(e))
         if hit is not None:
             return hit[1]
-        out = MAP[t](e, self)
-        if out is not e:
-            folder = _REBUILD.get(t)
-            if folder is not None:
-                out = folder(out.a, out.b)  # type: ignore[attr-defined]
+        folder = _REBUILD.get(t)
+        if folder is None:
+            out = MAP[t](e, self)
+        else:
+            a, b = self(e.a), self(e.b)  # type: ignore[attr-defined]
+            out = e if a is e.a and b is e.b else folder(a, b)  # type: ignore[attr-defined]
         self._memo[id(e)] = (e, out)
         return out
 

@@ -25,7 +25,7 @@ from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.effects import Effects, effects, is_call
 from ..ir.func import Func
-from ..ir.visit import any_stmt, deep_recursion, map_stmt
+from ..ir.visit import any_stmt, deep_recursion, map_stmts
 from ..records import dataclass
 from ..target import Target
 from .below_zero import refuse_below_zero
@@ -191,7 +191,7 @@ def _cheaper_barriers(body: S.Stmt, does: Effects) -> S.Stmt:
     def fs(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.Evaluate) and is_call(s, "barrier") and (s.value.attrs or {}).get("scope") == "global":  # type: ignore[attr-defined]
             return S.Evaluate(E.Call("barrier", (), "int32", {"scope": "shared"}), s.loc)
-        return map_stmt(s, fs, lambda e: e)
+        return map_stmts(s, fs)
 
     return fs(body)
 

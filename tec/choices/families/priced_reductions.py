@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ...locks import cached_property
 from ...target import Target, latency_ns, level_gbps
 from ..cost import far_gbps, near_gbps
 from ..footprint import SEGMENT_BYTES
@@ -156,10 +157,15 @@ class ClockedReduction(GpuReduction):
     def _slack(self) -> float:
         return self.figures["as_near"] if len(self.red.inputs) > 1 else 0.0
 
+    @cached_property
+    def _lie_apart(self) -> list[list[bool]]:
+        """Of each operand whether its elements lie apart for lanes side by side: of lanes with a sum each, and of those that share one."""
+        by_last = (axes[-1:] for axes in (self.red.axis, self.red.reduce_axis))
+        return [reads_apart(self.red, last[0].var) if last else [] for last in by_last]
+
     def _apart(self, choice: Choice) -> float:
         """Of an operand whose elements lie apart for lanes side by side a sector for each."""
-        axes = self.red.reduce_axis if choice["shared"] else self.red.axis
-        apart = reads_apart(self.red, axes[-1].var) if axes else []
+        apart = self._lie_apart[bool(choice["shared"])]
         return 1.0 + sum(apart) / max(1, len(apart)) * (max(1.0, SEGMENT_BYTES / self._element_bytes) - 1.0)
 
     def cost(self, choice: Choice) -> Cost:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...ir import expr as E
 from ...ir import stmt as S
 from ...ir.dtype import dtype_info
-from ...ir.visit import map_stmt
+from ...ir.visit import map_stmts
 
 if TYPE_CHECKING:
     from .emitter import CpuEmitter
@@ -33,7 +33,7 @@ def tile_calls(s: S.Stmt, into_parallel: bool) -> Iterator[E.Call]:
         one = isinstance(x, S.For) and isinstance(x.extent, E.IntImm) and x.extent.value <= 1
         if isinstance(x, S.For) and x.kind == S.ForKind.PARALLEL and not into_parallel and not one:
             return x
-        return map_stmt(x, fs, lambda e: e)
+        return map_stmts(x, fs)
 
     fs(s)
     yield from found

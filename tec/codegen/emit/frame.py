@@ -8,7 +8,7 @@ from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from ...ir.effects import written_params
 from ...ir.func import Func
-from ...ir.visit import map_stmt
+from ...ir.visit import map_stmts
 from .part import Part
 from .statements import clean_name
 from .writer import quote
@@ -101,7 +101,7 @@ def alias_groups(f: Func) -> list[tuple[Buffer, ...]]:
         if isinstance(s, S.Alloc) and id(s.buffer.data) not in seen:
             seen.add(id(s.buffer.data))
             groups.append((s.buffer,))
-        return map_stmt(s, walk, lambda e: e)
+        return map_stmts(s, walk)
 
     walk(f.body)
     return groups

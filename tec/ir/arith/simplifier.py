@@ -114,6 +114,17 @@ class Simplifier(Scope):
             self.keep_outside(e, out)
         return out
 
+    def is_plain(self, e: Any) -> bool:
+        """Whether nothing of `e` can be simplified, as a glance tells: arithmetic of floats on what is read at constant places, of which a loop written out is full."""
+        t = type(e)
+        if t is E.BufferLoad:
+            return e.predicate is None and all(map(_is_place, e.indices))
+        if t in _PLAIN:
+            a, b = type(e.a), type(e.b)
+            asked = a is E.FloatImm or b is E.FloatImm or a is b is E.Broadcast  # by rules, folding and vectors
+            return not asked and self.is_plain(e.a) and self.is_plain(e.b) and dtype_info(e.dtype).is_float
+        return t is E.IntImm or t is E.FloatImm or t is E.StringImm or (t is E.Broadcast and self.is_plain(e.value))
+
     def _var(self, e: E.Expr) -> E.Expr:
         value = self._subst.get(id(e))
         if value is not None:
@@ -181,6 +192,17 @@ class Simplifier(Scope):
 
 # What a term with a remainder in it can be at its top: itself, a product, a widened one.
 _MAY_HOLD_REMAINDER = (E.FloorMod, E.Mul, E.Cast)
+
+
+_PLAIN = (E.Add, E.Sub, E.Mul)  # see `is_plain`
+
+
+def _is_place(e: Any) -> bool:
+    """Whether an index is a number, or so many in a row."""
+    t = type(e)
+    return t is E.IntImm or (
+        t is E.Ramp and type(e.base) is E.IntImm and type(e.stride) is E.IntImm and e.stride.value != 0 and e.lanes > 1
+    )
 
 
 def _has_nan(*es: E.Expr) -> bool:

@@ -18,7 +18,7 @@ from ..arith import Analyzer
 from ..buffer import FRAGMENT_SCOPES, Buffer
 from ..effects import lasting
 from ..func import Func
-from ..visit import children, map_stmt, visit
+from ..visit import children, map_stmt, map_stmts, visit
 
 # Of an element that need not be there: one past the end, for instance.
 _POINTERS = ("access_ptr", "address_of", "prefetch")
@@ -55,7 +55,7 @@ class _Checker:
                 expr(s.min), expr(s.extent)
                 with self.ana.scope():
                     self.ana.bind(s.var, E.Range(s.min, s.extent))
-                    out: S.Stmt = map_stmt(s, self.stmt, _keep)
+                    out: S.Stmt = map_stmts(s, self.stmt)
             case S.IfThenElse():
                 expr(s.cond)
                 with self.ana.constraint(lasting(s.cond, s.then)):
@@ -69,7 +69,7 @@ class _Checker:
                 expr(s.value)
                 with self.ana.scope():
                     self.ana.bind_value(s.var, s.value)
-                    out = map_stmt(s, self.stmt, _keep)
+                    out = map_stmts(s, self.stmt)
             case S.While():
                 expr(s.cond)
                 out = S.While(s.cond, S.seq(self.stmt(s.body), *asked), s.loc)
@@ -171,7 +171,3 @@ def _loc_of(s: S.Stmt) -> Loc | None:
 
     visit(s, None, on_stmt)
     return found
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e

@@ -26,7 +26,7 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import any_expr, children, map_expr, map_stmt, substitute, walk_exprs
+from ..visit import any_expr, children, map_expr, map_stmts, substitute, walk_exprs
 from .rewrite_util import clone, const_int, uses_var
 
 _LONG = 256  # turns of a loop that are worth a question ahead of it
@@ -57,7 +57,7 @@ def _is_choice(e: E.Expr) -> bool:
 def _stmt(s: S.Stmt) -> S.Stmt:
     loops, store = _nest(s)
     if not loops or store is None or not _has_choice(store):
-        return map_stmt(s, _stmt, lambda e: e)
+        return map_stmts(s, _stmt)
     try:
         return _Cutter(loops).level(0, store)
     except _TooManyError:

@@ -25,7 +25,7 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import map_stmt, visit
+from ..visit import map_stmts, visit
 from .rewrite_util import clone
 
 
@@ -33,7 +33,7 @@ def hoist_conditions(func: Func, target: Target) -> Func:
     """The function with loop-invariant conditions outside of their loops."""
 
     def fs(s: S.Stmt) -> S.Stmt:
-        out = map_stmt(s, fs, lambda e: e)
+        out = map_stmts(s, fs)
         if isinstance(out, S.For) and out.kind != S.ForKind.THREAD:
             out = hoisted(out)
             if isinstance(out, S.For) and out.kind == S.ForKind.SERIAL and not target.is_gpu:

@@ -10,7 +10,7 @@ from ...target import Target
 from .. import expr as E
 from .. import stmt as S
 from ..func import Func
-from ..visit import map_stmt
+from ..visit import map_stmts
 
 
 def inject_prefetch(func: Func, target: Target) -> Func:
@@ -21,6 +21,6 @@ def inject_prefetch(func: Func, target: Target) -> Func:
             head = s.value.args[0]
             on_chip = isinstance(head, E.BufferLoad) and head.buffer.scope != "global"
             return S.NOP if target.is_gpu or on_chip else s
-        return map_stmt(s, fs, lambda e: e)
+        return map_stmts(s, fs)
 
     return func.with_body(fs(func.body))

@@ -13,7 +13,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects
 from ..func import Func
-from ..visit import holds, map_stmt, visit
+from ..visit import holds, map_stmt, map_stmts, visit
 from .rewrite_util import clone, const_int, redirected, reshaped
 
 
@@ -22,12 +22,8 @@ def inject_vthread(func: Func, target: Target) -> Func:
     return func.with_body(_stmt(func.body))
 
 
-def _keep(e: E.Expr) -> E.Expr:
-    return e
-
-
 def _stmt(s: S.Stmt) -> S.Stmt:
-    out = map_stmt(s, _stmt, _keep)
+    out = map_stmts(s, _stmt)
     if isinstance(out, S.For) and out.kind == S.ForKind.THREAD and out.thread == "vthread":
         extent = const_int(out.extent)
         if extent == 1:

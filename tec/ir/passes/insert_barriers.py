@@ -26,7 +26,7 @@ from .. import stmt as S
 from ..effects import Access, effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import any_expr, map_stmt, substitute, visit
+from ..visit import any_expr, map_stmts, substitute, visit
 from .rewrite_util import (
     SHARED_SCOPES,
     THREAD_TAGS,
@@ -45,15 +45,11 @@ def insert_barriers(func: Func, target: Target) -> Func:
     def host(s: S.Stmt) -> S.Stmt:
         if is_launch_loop(s):
             return _kernel(s, target.wavefront_size if target.kind == "rocm" else 0)
-        return map_stmt(s, host, _keep)
+        return map_stmts(s, host)
 
     if not target.is_gpu or func.attrs.get("simt"):  # threads of a kernel meet where its author says
         return func
     return func.with_body(host(func.body))
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 def barrier(scope: str = "shared") -> S.Stmt:

@@ -24,7 +24,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..visit import free_vars, holds, map_stmt, substitute
+from ..visit import free_vars, holds, map_stmts, substitute
 from .insert_barriers import barrier
 from .rewrite_util import THREAD_TAGS, const_int, is_launch_loop, launch_nest, sunk
 
@@ -37,7 +37,7 @@ def lower_allreduce(func: Func, target: Target) -> Func:
             return _kernel(s, target)
         if isinstance(s, S.AllReduce):
             return _single(s)
-        return map_stmt(s, host, lambda e: e)
+        return map_stmts(s, host)
 
     return func.with_body(host(func.body))
 
@@ -91,7 +91,7 @@ class _Lowerer:
                 hint="reduce outside of the condition, with the identity for threads where it is false",
             )
         inner = depth + 1 if isinstance(s, (S.For, S.While)) else depth
-        return map_stmt(s, lambda x: self.stmt(x, inner), lambda e: e)
+        return map_stmts(s, lambda x: self.stmt(x, inner))
 
     def is_divergent(self, cond: E.Expr) -> bool:
 

@@ -18,7 +18,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..func import Func
-from ..visit import map_stmt, substitute, substitute_stmt
+from ..visit import map_stmts, substitute, substitute_stmt
 from .rewrite_util import const_int, same_expr
 
 
@@ -35,7 +35,7 @@ def lower_dot(func: Func, target: Target) -> Func:
                 out = _dot(s, s.body, analyzer)
                 if out is not None:
                     return out
-        return map_stmt(s, fs, lambda e: e)
+        return map_stmts(s, fs)
 
     return func.with_body(fs(func.body))
 

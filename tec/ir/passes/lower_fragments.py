@@ -24,7 +24,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..matrix import MatrixInstr
 from ..notes import Fragment
-from ..visit import any_stmt, free_vars, map_expr, map_stmt, substituter, visit
+from ..visit import any_stmt, free_vars, map_expr, map_stmt, map_stmts, substituter, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
 _MAX_UNROLL = 64
@@ -365,7 +365,7 @@ class _Lowering:
 
     def _mark_unrolled(self, s: S.Stmt) -> S.Stmt:
         """Unroll the loops that choose among tiles: a register is named by a constant."""
-        s = map_stmt(s, self._mark_unrolled, lambda e: e)
+        s = map_stmts(s, self._mark_unrolled)
         if isinstance(s, S.For) and s.kind == S.ForKind.SERIAL and id(s.var) in self.tile_vars:
             extent = const_int(s.extent)
             if extent is None or extent > _MAX_UNROLL:

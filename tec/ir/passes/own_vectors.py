@@ -13,7 +13,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..func import Func
-from ..visit import map_expr, map_stmt
+from ..visit import map_expr, map_stmts
 from .lane_forms import neighbours
 from .rewrite_util import const_int, same_expr
 
@@ -37,7 +37,7 @@ def _stmt(s: S.Stmt, own: tuple[Buffer, ...]) -> S.Stmt:
         value = _whole(s.value, s, s.predicate)
         kept = E.BufferLoad(s.buffer, s.indices)
         return S.BufferStore(s.buffer, E.Select(s.predicate, value, kept), s.indices, None, s.loc)
-    return map_stmt(s, lambda x: _stmt(x, own), lambda e: e)
+    return map_stmts(s, lambda x: _stmt(x, own))
 
 
 def _is_inside(s: S.BufferStore, own: tuple[Buffer, ...]) -> bool:

@@ -28,7 +28,7 @@ from ..dtype import dtype_info
 from ..effects import is_kept
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import any_expr, free_vars, map_stmt, visit
+from ..visit import any_expr, free_vars, map_stmt, map_stmts, visit
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, is_launch_loop, same_expr
 
 # (The index's dimension, or -1; the slack's step along it; what is left of the condition once that index is taken out.)
@@ -41,13 +41,9 @@ def pad_tiles(func: Func, target: Target) -> Func:
         return func
 
     def host(s: S.Stmt) -> S.Stmt:
-        return _Padder().kernel(s) if is_launch_loop(s) else map_stmt(s, host, _keep)
+        return _Padder().kernel(s) if is_launch_loop(s) else map_stmts(s, host)
 
     return func.with_body(host(func.body))
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 @dataclass(slots=True, eq=False)
@@ -322,7 +318,7 @@ class _Padder:
         # What else is evaluated there: a tuple's reduction reads its inputs in lets of their own, a reduction's
         # `where` reads in a condition.
         if isinstance(s, S.Alloc):
-            return map_stmt(s, self.rewrite, _keep)
+            return map_stmts(s, self.rewrite)
         return map_stmt(s, self.rewrite, self.guarded)
 
     def guarded(self, e: E.Expr) -> E.Expr:

@@ -16,7 +16,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..func import Func
-from ..visit import any_expr, any_stmt, map_stmt
+from ..visit import any_expr, any_stmt, map_stmts
 from .read_ends import with_read_ends
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, needs_all_threads, stmt_size, uses_var
 
@@ -38,7 +38,7 @@ def _with_lanes_likely(s: S.Stmt, lanes: frozenset[E.Var]) -> S.Stmt:
     """What a reduction along vectors asks of its lanes, whose loop a split made too long, as a likely condition."""
     if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
         lanes = lanes | {s.var}
-    out = map_stmt(s, lambda x: _with_lanes_likely(x, lanes), _keep)
+    out = map_stmts(s, lambda x: _with_lanes_likely(x, lanes))
     if not lanes or not isinstance(out, S.IfThenElse) or out.orelse is not None:
         return out
     marked = [E.Call("likely", (c,), "bool") if _of_lanes(c, lanes) else c for c in _conjuncts(out.cond)]
@@ -86,7 +86,7 @@ class _Partitioner:
         if isinstance(s, S.For):
             with self.analyzer.scope():
                 return self.loop(s, depth)
-        return map_stmt(s, lambda x: self.stmt(x, depth), _keep)
+        return map_stmts(s, lambda x: self.stmt(x, depth))
 
     def loop(self, s: S.For, depth: int) -> S.Stmt:
         rng = E.Range(s.min, s.extent)
@@ -152,7 +152,7 @@ class _Partitioner:
                 go(x, domain, vectors)
                 return x
 
-            map_stmt(s, child, _keep)
+            map_stmts(s, child)
 
         go(body, dict(self.threads), frozenset())
         return found
@@ -277,10 +277,6 @@ def _quotient(e: E.Expr) -> tuple[E.Expr, int, int]:
     return e, 1, k
 
 
-def _keep(e: E.Expr) -> E.Expr:
-    return e
-
-
 def _slack(cond: E.Expr) -> E.Expr | None:
     """An integer expression that is not negative just where `cond` holds."""
     if isinstance(cond, (E.GT, E.GE)):
@@ -315,7 +311,7 @@ def _without(s: S.Stmt, solved: list[E.Expr]) -> S.Stmt:
         return id(c) in gone or (_is_likely(c) and any(c.args[0] is t for t in texts))  # type: ignore[attr-defined]
 
     def fs(x: S.Stmt) -> S.Stmt:
-        out = map_stmt(x, fs, _keep)
+        out = map_stmts(x, fs)
         if isinstance(out, S.IfThenElse):
             kept = [c for c in _conjuncts(x.cond) if not holds(c)]  # type: ignore[attr-defined]
             if len(kept) < len(_conjuncts(out.cond)):

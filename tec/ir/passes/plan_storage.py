@@ -26,7 +26,7 @@ from ..dtype import dtype_info
 from ..effects import is_call
 from ..func import Func
 from ..shared_layout import PIECE_BYTES
-from ..visit import LEAVES, free_vars, map_expr, map_stmt, visit
+from ..visit import LEAVES, any_expr, free_vars, map_expr, map_stmt, map_stmts, visit, visit_children
 from .rewrite_util import const_int, is_launch_loop, reshaped, same_expr
 
 _SMALL_BYTES = 4096  # of an array on a CPU's stack, which costs nothing where it stands
@@ -74,12 +74,13 @@ class _Scan:
 
     def expr(self, e: E.Expr) -> E.Expr:
         if self.lives and type(e) not in LEAVES:  # nothing is used before it is there
-            visit(e, self._look)
+            any_expr(e, self._look)
         return e
 
-    def _look(self, e: E.Expr) -> None:
+    def _look(self, e: E.Expr) -> bool:
         if type(e) is E.BufferLoad:
             self.use(e.buffer)
+        return False
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
         self.position += 1
@@ -92,7 +93,7 @@ class _Scan:
             self._loop(s)
         elif isinstance(s, S.IfThenElse):
             self.branches += 1
-            map_stmt(s, self.stmt, self.expr)
+            visit_children(s, self)
             self.branches -= 1
         else:
             if _is_meeting(s) and not self.loops and not self.branches:
@@ -102,7 +103,7 @@ class _Scan:
             elif isinstance(s, S.AllReduce):
                 for d in s.dests:
                     self.use(d)
-            map_stmt(s, self.stmt, self.expr)
+            visit_children(s, self)
         return s
 
     def _loop(self, s: S.For | S.While) -> None:
@@ -130,10 +131,6 @@ def _is_meeting(s: S.Stmt) -> bool:
     return attrs.get("scope") in ("shared", "global") and "threads" not in attrs
 
 
-def _keep(e: E.Expr) -> E.Expr:
-    return e
-
-
 def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.Stmt:
     """Plan one region; regions inside of it come first."""
 
@@ -152,7 +149,7 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.St
         if isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
             inside = _region(s.body, target, in_kernel, shares)
             return s.with_body(inside)
-        return map_stmt(s, inner, _keep)
+        return map_stmts(s, inner)
 
     body = inner(body)
     scan = _Scan(_bound_inside(body), target, in_kernel)

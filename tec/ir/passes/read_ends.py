@@ -16,7 +16,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import conjuncts
 from ..effects import effects
-from ..visit import any_expr, any_stmt, map_stmt
+from ..visit import any_expr, any_stmt, map_stmts
 from .rewrite_util import uses_var
 
 _ORDER = (E.LT, E.LE, E.GT, E.GE)
@@ -37,7 +37,7 @@ def _reads(e: E.Expr) -> bool:
 
 def _stmt(s: S.Stmt) -> S.Stmt:
     """A statement whose loops that read under a condition of their own number end where the condition does."""
-    s = map_stmt(s, _stmt, lambda e: e)
+    s = map_stmts(s, _stmt)
     if not isinstance(s, S.For) or s.kind != S.ForKind.SERIAL or s.pipelined:
         return s
     if not isinstance(s.body, S.IfThenElse) or s.body.orelse is not None:

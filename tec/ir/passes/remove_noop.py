@@ -8,7 +8,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..effects import is_kept
 from ..func import Func
-from ..visit import any_stmt, map_stmt
+from ..visit import any_stmt, map_stmts
 from .rewrite_util import clone, const_int, named_buffers
 
 
@@ -24,7 +24,7 @@ def remove_noop(func: Func, target: Target) -> Func:
 
 def _without(s: S.Stmt, named: set[int]) -> S.Stmt:
     """The statement without storage of buffers that are not among `named`."""
-    out = map_stmt(s, lambda x: _without(x, named), _keep)
+    out = map_stmts(s, lambda x: _without(x, named))
     return out.body if isinstance(out, S.Alloc) and id(out.buffer) not in named else out
 
 
@@ -32,13 +32,9 @@ def _is_noop(s: S.Stmt) -> bool:
     return isinstance(s, S.Evaluate) and not is_kept(s.value)
 
 
-def _keep(e: E.Expr) -> E.Expr:
-    return e
-
-
 def _stmt(s: S.Stmt) -> S.Stmt:
     """The statement without parts that do nothing; loops of one turn as their bodies."""
-    out = map_stmt(s, _stmt, _keep)
+    out = map_stmts(s, _stmt)
     match out:
         case S.Evaluate():
             return S.NOP if _is_noop(out) else out

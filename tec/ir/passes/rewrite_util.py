@@ -176,9 +176,10 @@ def named_buffers(s: S.Stmt) -> set[int]:
     """The ids of the buffers that a statement names."""
     found: set[int] = set()
 
-    def on_expr(e: E.Expr) -> None:
+    def on_expr(e: E.Expr) -> bool:
         if type(e) is E.BufferLoad:
             found.add(id(e.buffer))
+        return False
 
     def on_stmt(x: S.Stmt) -> None:
         if isinstance(x, S.BufferStore):
@@ -186,7 +187,8 @@ def named_buffers(s: S.Stmt) -> set[int]:
         elif isinstance(x, S.AllReduce):
             found.update(map(id, x.dests))
 
-    visit(s, on_expr, on_stmt)
+    any_expr(s, on_expr)
+    visit(s, None, on_stmt)
     return found
 
 

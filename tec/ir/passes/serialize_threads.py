@@ -28,7 +28,7 @@ from .. import stmt as S
 from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..visit import free_vars, map_expr, map_stmt
+from ..visit import free_vars, map_expr, map_stmt, map_stmts
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop, is_named
 from .thread_guards import Ends, inlined, is_store, trimmed
 from .thread_regions import Item, Private, Regions
@@ -46,13 +46,9 @@ def serialize_threads(func: Func, target: Target) -> Func:
         return func
 
     def host(s: S.Stmt) -> S.Stmt:
-        return _Kernel(wide_rows(s)).run() if is_launch_loop(s) else map_stmt(s, host, _keep)
+        return _Kernel(wide_rows(s)).run() if is_launch_loop(s) else map_stmts(s, host)
 
     return func.with_body(host(func.body))
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 class _Kernel(Regions):

@@ -37,19 +37,16 @@ def _kept_calls(e: E.Expr) -> list[str]:
     return sorted(x.op for x in walk_exprs(e) if type(x) is E.Call and INTRINS[x.op].is_kept)
 
 
-_CONSTANTS = (E.IntImm, E.FloatImm, E.StringImm)
-
-
 class _Walk:
     def __init__(self, ana: Analyzer, body: S.Stmt):
         self.ana = ana
         self.has_kept = is_kept(body)
 
     def expr(self, e: E.Expr) -> E.Expr:
-        if type(e) in _CONSTANTS:
+        if self.ana.is_plain(e):
             return e
         out: E.Expr = self.ana.simplify(e)
-        if self.has_kept and out is not e and (kept := _kept_calls(e)) and _kept_calls(out) != kept:
+        if self.has_kept and out is not e and is_kept(e) and _kept_calls(out) != _kept_calls(e):
             return map_expr(e, self.expr)  # `x * 0` is 0, and x happens all the same
         return out
 

@@ -22,7 +22,7 @@ from ..effects import effects
 from ..func import Func
 from ..notes import EarlyStart, MinBlocks
 from ..shared_layout import PIECE_BYTES, boundary_of, shared_layout
-from ..visit import any_stmt, free_vars, map_stmt, visit
+from ..visit import any_stmt, free_vars, map_stmts, visit
 from .pipeline.tensor_maps import SCOPE, tensor_maps
 from .rewrite_util import BLOCK_TAGS, LAUNCH_TAGS, THREAD_TAGS, const_int, is_launch_loop
 
@@ -55,14 +55,10 @@ def split_host_device(func: Func, target: Target) -> tuple[Func, list[Func]]:
             order.setdefault(id(s.buffer), len(order))
             host_buffers.append(s.buffer)
         _check_host(s, target)
-        return map_stmt(s, host, _keep)
+        return map_stmts(s, host)
 
     body = host(func.body)
     return func.with_body(body, kernels=tuple(k.name for k in kernels)), kernels
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 def _check_host(s: S.Stmt, target: Target) -> None:

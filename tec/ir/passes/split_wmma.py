@@ -18,7 +18,7 @@ from .. import stmt as S
 from ..func import Func
 from ..matrix import MatrixInstr, instr_to_text
 from ..notes import Fragment
-from ..visit import any_stmt, map_stmt, substitute_stmt, visit
+from ..visit import any_stmt, map_stmts, substitute_stmt, visit
 
 
 def split_wmma(func: Func, target: Target) -> Func:
@@ -52,7 +52,7 @@ class _Splitter:
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
         if not _is_wmma(s):
-            return map_stmt(s, self.stmt, lambda e: e)
+            return map_stmts(s, self.stmt)
         assert isinstance(s, S.Attr) and isinstance(s.note, Fragment)
         instr = self._instr(*_words(s))
         role = s.note.role

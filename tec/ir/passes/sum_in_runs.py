@@ -24,7 +24,7 @@ from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..notes import InRuns
-from ..visit import any_expr, map_stmt, walk_exprs
+from ..visit import any_expr, map_stmts, walk_exprs
 from .lane_forms import neighbours
 from .rewrite_util import clone, const_int, same_expr, uses_var
 
@@ -48,7 +48,7 @@ def _stmt(s: S.Stmt, steps: int) -> S.Stmt:
         if not uses_var(cond, s.var) and not any_expr(cond, lambda e: isinstance(e, E.BufferLoad)):
             then, orelse = s.with_body(s.body.then), clone(s.with_body(s.body.orelse), {})
             return S.IfThenElse(cond, _stmt(then, steps), _stmt(orelse, steps), s.body.loc)
-    return map_stmt(s, lambda x: _stmt(x, steps), lambda e: e)
+    return map_stmts(s, lambda x: _stmt(x, steps))
 
 
 def _by_runs(loop: S.For, steps: int) -> S.Stmt | None:

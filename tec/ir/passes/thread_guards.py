@@ -8,7 +8,7 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..dtype import dtype_info
 from ..effects import effects
-from ..visit import map_stmt, substitute_stmt
+from ..visit import map_stmts, substitute_stmt
 
 
 def inlined(s: S.Stmt) -> S.Stmt:
@@ -16,7 +16,7 @@ def inlined(s: S.Stmt) -> S.Stmt:
     if isinstance(s, S.LetStmt) and dtype_info(s.var.dtype).kind in ("int", "bool") and effects(s.value).is_constant:
         if not effects(s.value).is_varying:
             return inlined(substitute_stmt(s.body, {s.var: s.value}))
-    return map_stmt(s, inlined, lambda e: e)
+    return map_stmts(s, inlined)
 
 
 Ends = dict[int, list[E.Expr]]  # of loops, by their variables' ids

@@ -15,11 +15,7 @@ from .. import stmt as S
 from ..buffer import LOCAL, Buffer
 from ..effects import effects
 from ..intrin import INTRINS
-from ..visit import free_vars, map_stmt, visit, walk_exprs
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
+from ..visit import free_vars, map_stmt, map_stmts, visit, walk_exprs
 
 
 @dataclass(slots=True, eq=False)
@@ -212,7 +208,7 @@ class Regions:
                     self._vary(x, divergent)
                     return x
 
-                map_stmt(s, below, _keep)
+                map_stmts(s, below)
 
     def is_varying(self, e: E.Expr) -> bool:
         for x in walk_exprs(e):

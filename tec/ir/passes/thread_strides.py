@@ -23,7 +23,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..dtype import dtype_info
 from ..effects import effects
-from ..visit import map_stmt, substitute, visit
+from ..visit import map_stmts, substitute, visit
 from .rewrite_util import clone, const_int, uses_var
 
 # Bytes of a processor's line; the most lines that are asked for at once, of the 12 to 24 that today's wait for at a time; and the steps from the question to the use:
@@ -100,7 +100,7 @@ def own_atomics(s: S.Stmt) -> S.Stmt:
     if isinstance(s, S.LetStmt) and isinstance(s.value, E.Call) and (made := _plain(s.value)) is not None:
         load = s.value.args[0]
         return S.LetStmt(s.var, load, S.seq(made, own_atomics(s.body)), s.loc)
-    return map_stmt(s, own_atomics, lambda e: e)
+    return map_stmts(s, own_atomics)
 
 
 def _plain(call: E.Call) -> S.Stmt | None:

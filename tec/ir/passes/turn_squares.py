@@ -21,7 +21,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..dtype import dtype_info
 from ..func import Func
-from ..visit import children, map_expr, map_stmt, substitute
+from ..visit import children, map_expr, map_stmts, substitute
 from .rewrite_util import clone, const_int
 
 SIDES = (4, 8, 16)  # of squares
@@ -36,7 +36,7 @@ def _stmt(s: S.Stmt) -> S.Stmt:
     is_loop = isinstance(s, S.For) and s.kind == S.ForKind.UNROLLED and const_int(s.extent) in SIDES
     if is_loop and isinstance(s.body, S.BufferStore):  # type: ignore[attr-defined]
         return _turned(s, s.body)  # type: ignore[attr-defined, arg-type]
-    return map_stmt(s, _stmt, lambda e: e)
+    return map_stmts(s, _stmt)
 
 
 def _turned(loop: S.For, store: S.BufferStore) -> S.Stmt:

@@ -16,7 +16,7 @@ from .. import stmt as S
 from ..dtype import int_range
 from ..effects import effects
 from ..func import Func
-from ..visit import free_vars, map_stmt, substituter
+from ..visit import free_vars, map_stmt, map_stmts, substituter
 from .rewrite_util import (
     LAUNCH_TAGS,
     SHARED_SCOPES,
@@ -37,7 +37,7 @@ def unify_threads(func: Func, target: Target) -> Func:
     def host(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.For) and s.kind == S.ForKind.THREAD:
             return _unify_kernel(s)
-        return map_stmt(s, host, lambda e: e)
+        return map_stmts(s, host)
 
     return func.with_body(host(in_thread_loops(func.body) if target.is_gpu else func.body))
 
@@ -75,7 +75,7 @@ def _launch_extents(root: S.For) -> dict[str, E.Expr]:
                     extents[s.thread] = B.maximum(old, extent)
         elif isinstance(s, S.LetStmt):
             bound.add(id(s.var))
-        map_stmt(s, go, lambda e: e)
+        map_stmts(s, go)
         return s
 
     go(root)
@@ -151,7 +151,7 @@ def _note_tags(s: S.Stmt, tags: dict[int, frozenset[str]]) -> frozenset[str]:
         found.update(_note_tags(x, tags))
         return x
 
-    map_stmt(s, child, lambda e: e)
+    map_stmts(s, child)
     tags[id(s)] = frozenset(found)
     return tags[id(s)]
 

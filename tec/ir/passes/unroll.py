@@ -22,7 +22,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..func import Func
 from ..notes import AutoUnrollMaxExtent, AutoUnrollMaxStep, Note, UnrollExplicit
-from ..visit import any_expr, any_stmt, map_stmt
+from ..visit import any_expr, any_stmt, map_stmts
 from .rewrite_util import clone, const_int, first_place, stmt_size, uses_var
 
 _MAX_EXPLICIT = 1 << 14  # statements that an unrolled loop may become
@@ -66,11 +66,7 @@ def _stmt(s: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
     if isinstance(s, S.For):
         body = _stmt(s.body, options, gpu)
         return _loop(s, body, options, gpu)
-    return map_stmt(s, lambda x: _stmt(x, options, gpu), _keep)
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
+    return map_stmts(s, lambda x: _stmt(x, options, gpu))
 
 
 def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:

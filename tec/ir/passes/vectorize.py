@@ -24,7 +24,7 @@ from ..dtype import dtype_info, with_lanes
 from ..effects import effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import any_expr, map_stmt
+from ..visit import any_expr, map_stmts
 from . import ragged_pieces
 from .crossings import Crossings, of_one_of_two
 from .lane_forms import all_lanes, any_lane, fits, in_steps, is_load, reads_where, repeats, strip_likely
@@ -51,14 +51,10 @@ def vectorize(func: Func, target: Target) -> Func:
                 if s.kind == S.ForKind.VECTORIZED:
                     return _vector_loop(s, body, analyzer, target)
             return s if body is s.body else s.with_body(body)
-        return map_stmt(s, stmt, _keep)
+        return map_stmts(s, stmt)
 
     body = stmt(func.body)
     return func.with_body(ragged_pieces.moved_late(body) if target.chip.loads_anywhere else body)
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 def _vector_loop(loop: S.For, body: S.Stmt, analyzer: Analyzer, target: Target) -> S.Stmt:

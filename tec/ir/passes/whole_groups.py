@@ -20,7 +20,7 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import free_vars, map_expr, map_stmt, walk_exprs
+from ..visit import free_vars, map_expr, map_stmt, map_stmts, walk_exprs
 from .rewrite_util import BLOCK_TAGS, SHARED_SCOPES, is_launch_loop, launch_nest, same_expr
 
 _COMPARED = (E.LT, E.LE, E.GT, E.GE)
@@ -33,14 +33,10 @@ def whole_groups(func: Func, target: Target) -> Func:
         return func
 
     def host(s: S.Stmt) -> S.Stmt:
-        return _kernel(s) if is_launch_loop(s) else map_stmt(s, host, _keep)
+        return _kernel(s) if is_launch_loop(s) else map_stmts(s, host)
 
     body = host(func.body)
     return func if body is func.body else func.with_body(body)
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 def _kernel(root: S.Stmt) -> S.Stmt:
@@ -68,7 +64,7 @@ def _common(s: S.Stmt, around: list[E.Expr], blocks: set[E.Var]) -> list[E.Expr]
         found, is_leaf = _both(found, _common(x, around, blocks)), False
         return x
 
-    map_stmt(s, child, _keep)
+    map_stmts(s, child)
     return list(around) if is_leaf and _lasts(s) else found
 
 

@@ -18,7 +18,7 @@ from .. import stmt as S
 from ..arith import conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import any_expr, map_stmt
+from ..visit import any_expr, map_stmts
 from .rewrite_util import clone
 
 _STORES = 4  # of a tile, or more: of fewer LLVM makes selects
@@ -32,7 +32,7 @@ def whole_tiles(func: Func, target: Target) -> Func:
         return func
 
     def on_stmt(s: S.Stmt) -> S.Stmt:
-        out = map_stmt(s, on_stmt, lambda e: e)
+        out = map_stmts(s, on_stmt)
         return _twice(out) if isinstance(out, S.Seq) else out
 
     return func.with_body(on_stmt(func.body))

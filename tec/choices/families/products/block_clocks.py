@@ -27,48 +27,69 @@ _SMOOTH = 6  # work-groups of each multiprocessor from which on the last ones do
 
 
 @dataclass(frozen=True)
-class Block:
-    """A choice in numbers: the work-group's threads, and the sums of one along rows and columns."""
+class _Shape:
+    """What choices have that differ in the parts of their sums alone. clocks: of a step; waits: clocks in which a step waits; stored: clocks of the results, of one part and of
+    several; resident: work-groups that a multiprocessor holds."""
 
-    threads: int
-    high: int
-    wide: int
+    groups: int
+    waves: int
+    clocks: float
+    waits: float
+    stored: tuple[float, float]
+    resident: int
 
 
-def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> float:
-    """The time of a product by a choice."""
-    machine, known = target.machine, figures.of(TEMPLATE, target)
-    m, n, k, batch = padding.sizes(c)
-    rows, columns, step, parts, stages = (choice[x] for x in ("rows", "columns", "step", "split_k", "stages"))
-    lanes, size = machine.macs(c.acc, matrix=False), dtype_info(c.acc).bytes
-    groups = grid.count((rows, columns), (m, n), batch) * parts
-    steps = -(-k // (step * parts))
-    wave = target.wavefront_size
-    filled = -(-block.threads // wave) * wave / block.threads
-    rate = known.along("block_rate", block.high * block.wide) * (
-        known["across_rate"] if block.wide > block.high else 1.0
-    )
-    waves, schedulers = -(-block.threads // wave), target.chip.simds
-    if waves == schedulers - 1:  # the same one has nothing to do in all work-groups
-        rate *= known["lopsided_rate"]
-    sums = rows * columns * step / lanes / rate * filled
-    brought = _copies(c, choice, known) / lanes
-    out = known["out_bytes_a_clock"]
-    if n % RUN and parts == 1:  # results leave one by one, those of each run under conditions of their own
-        out /= known["single_out"] * max(1.0, block.wide / RUN)
-    stored = rows * columns * size / out
-    share = groups / machine.units
-    at_once = max(1, min(_resident(target, choice, block, size), math.ceil(share)))
-    busy = steps * (sums + brought) * _idle(waves * at_once, schedulers) + stored
-    waits = steps * (known["step_clocks"] if stages == 1 else known["ring_clocks"] / (stages - 1) ** 0.5)
-    alone = waits + known["ends_clocks"] + steps * (sums + brought) * _idle(waves, schedulers) + stored
-    if share <= _SMOOTH:
-        clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * alone)
-    else:
-        clocks = max(share * busy, max(1.0, share / at_once) * alone)
-    moved = batch * (m * k + k * n + m * n) * size / (machine.reached_gbps * 1e9)
-    least: float = max(clocks / machine.clock_hz, moved)
-    return float(least + machine.launch_seconds) + split_k.traffic_seconds(parts, batch * m * n, machine)
+class Clocks:
+    """The times of a product of some sizes (m, n, k, batch) by its choices. What several of them have in common is found once: thousands are priced."""
+
+    def __init__(self, c: Contraction, target: Target, sizes: tuple[int, int, int, int]):
+        self._c, self._target, self._sizes = c, target, sizes
+        self._known = figures.of(TEMPLATE, target)
+        self._shapes: dict[tuple[object, ...], _Shape] = {}
+        m, n, k, batch = sizes
+        moved = batch * (m * k + k * n + m * n) * dtype_info(c.acc).bytes
+        self._least = moved / (target.machine.reached_gbps * 1e9)
+
+    def seconds(self, choice: Choice, threads: tuple[int, int]) -> float:
+        """The time by a choice. threads: of a work-group, along rows and columns."""
+        machine, known, (m, n, k, batch) = self._target.machine, self._known, self._sizes
+        parts, step = choice["split_k"], choice["step"]
+        key = choice["rows"], choice["columns"], step, choice["stages"], threads
+        x = self._shapes.get(key)
+        if x is None:
+            x = self._shapes[key] = self._shape(choice, threads)
+        schedulers, steps = self._target.chip.simds, -(-k // (step * parts))
+        share, stored = x.groups * parts / machine.units, x.stored[parts > 1]
+        at_once = max(1, min(x.resident, math.ceil(share)))
+        busy = steps * x.clocks * _idle(x.waves * at_once, schedulers) + stored
+        alone = steps * x.waits + known["ends_clocks"] + steps * x.clocks * _idle(x.waves, schedulers) + stored
+        if share <= _SMOOTH:
+            clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * alone)
+        else:
+            clocks = max(share * busy, max(1.0, share / at_once) * alone)
+        least: float = max(clocks / machine.clock_hz, self._least)
+        return float(least + machine.launch_seconds) + split_k.traffic_seconds(parts, batch * m * n, machine)
+
+    def _shape(self, choice: Choice, of_group: tuple[int, int]) -> _Shape:
+        c, target, known, (m, n, _, batch) = self._c, self._target, self._known, self._sizes
+        rows, columns, step, stages = (choice[x] for x in ("rows", "columns", "step", "stages"))
+        threads, high, wide = of_group[0] * of_group[1], rows // of_group[0], columns // of_group[1]
+        lanes, size = target.machine.macs(c.acc, matrix=False), dtype_info(c.acc).bytes
+        waves, schedulers = -(-threads // target.wavefront_size), target.chip.simds
+        filled = waves * target.wavefront_size / threads
+        rate = known.along("block_rate", high * wide) * (known["across_rate"] if wide > high else 1.0)
+        if waves == schedulers - 1:  # the same one has nothing to do in all work-groups
+            rate *= known["lopsided_rate"]
+        sums = rows * columns * step / lanes / rate * filled
+        brought = _copies(c, choice, known) / lanes
+        out = whole = known["out_bytes_a_clock"]
+        if n % RUN:  # results leave one by one, those of each run under conditions of their own
+            whole = out / (known["single_out"] * max(1.0, wide / RUN))
+        return _Shape(
+            grid.count((rows, columns), (m, n), batch), waves, sums + brought,
+            known["step_clocks"] if stages == 1 else known["ring_clocks"] / (stages - 1) ** 0.5,
+            (rows * columns * size / whole, rows * columns * size / out), _resident(target, choice, threads, high, wide, size),
+        )  # fmt: skip
 
 
 def _idle(waves: int, schedulers: int) -> float:
@@ -88,9 +109,9 @@ def _copies(c: Contraction, choice: Choice, known: figures.Figures) -> float:
     return total
 
 
-def _resident(target: Target, choice: Choice, block: Block, size: int) -> int:
-    """Work-groups that a multiprocessor holds."""
-    held = (block.high * block.wide + 3 * (block.high + block.wide)) * size // 4 + _OTHER_REGISTERS
+def _resident(target: Target, choice: Choice, threads: int, high: int, wide: int, size: int) -> int:
+    """Work-groups that a multiprocessor holds, whose threads have `high` by `wide` sums each."""
+    held = (high * wide + 3 * (high + wide)) * size // 4 + _OTHER_REGISTERS
     registers = min(_MOST_REGISTERS, max(_LEAST_REGISTERS, held))
     shared = choice["stages"] * (choice["rows"] + choice["columns"]) * (choice["step"] + RUN) * size
-    return int(min(_FILE // (block.threads * registers), target.lds_bytes // shared, _MOST_RESIDENT))
+    return int(min(_FILE // (threads * registers), target.lds_bytes // shared, _MOST_RESIDENT))

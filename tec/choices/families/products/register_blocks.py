@@ -14,7 +14,7 @@ from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
-from ....ops.typical import is_unbounded
+from ....ops.typical import is_unbounded, typical
 from ....records import dataclass
 from ....schedule import Schedule
 from ....target import Target
@@ -49,6 +49,7 @@ class RegisterBlocks(Space):
         super().__init__(group, target)
         self.words, self.result = words, result
         self.contraction = c = words.contraction
+        self._clocks: dict[tuple[int, ...], block_clocks.Clocks] = {}  # by sizes
         is_open = is_unbounded(c.m) or is_symbolic((*c.batch, c.n, c.k))
         m, n, *_ = padding.sizes(c)
         between = _BETWEEN if self._may_copy() else ()
@@ -95,14 +96,14 @@ class RegisterBlocks(Space):
             return wrong
         if choice["stages"] == 1 and (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
-        k = padding.sizes(self.contraction)[2]
+        k = typical(self.contraction.k)
         if choice["split_k"] > 1 and k < 4 * step * self.words.pack * choice["split_k"]:
             return f"a sum of {k} is too short for {choice['split_k']} parts"
         return None
 
     def _why_no_ring(self, choice: Choice, threads: int) -> str | None:
         """What speaks against slots that are filled in the background."""
-        k, stages = padding.sizes(self.contraction)[2], choice["stages"]
+        k, stages = typical(self.contraction.k), choice["stages"]
         if threads % self.target.wavefront_size:
             return f"{threads} threads are no whole wavefronts"
         if choice["step"] * stages > _MOST_AHEAD:
@@ -124,11 +125,14 @@ class RegisterBlocks(Space):
         """Work-groups over the multiprocessors, several at a time: multiply-adds, shared memory's traffic, addresses; the traffic of parts."""
         machine, c = self.target.machine, self.contraction
         m, n, k, batch = padding.sizes(c)
-        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
         y, x = _threads(choice)
-        block = rows // y, columns // x
         if self._may_copy():
-            return Cost(block_clocks.seconds(c, self.target, choice, block_clocks.Block(x * y, *block)), "issue")
+            clocks = self._clocks.get((m, n, k, batch))
+            if clocks is None:
+                clocks = self._clocks[m, n, k, batch] = block_clocks.Clocks(c, self.target, (m, n, k, batch))
+            return Cost(clocks.seconds(choice, (y, x)), "issue")
+        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
+        block = rows // y, columns // x
         groups = grid.count((rows, columns), (m, n), batch) * parts
         steps = -(-k // (step * self.words.pack * parts))
         # Of the vector units' multiply-adds, what is left beside loads, addresses and waiting, by the sums of a thread.

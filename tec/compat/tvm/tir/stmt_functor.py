@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tec import ir
-from tec.ir.visit import children, map_stmt, substitute_stmt, visit
+from tec.ir.visit import children, map_stmt, map_stmts, substitute_stmt, visit
 from tec.ir.visit import substitute as _substitute
 
 from ..names import absent
@@ -55,7 +55,7 @@ def ir_transform(stmt: ir.Stmt, preorder: Any, postorder: Any, only_enable: Any 
     def go(s: ir.Stmt) -> ir.Stmt:
         if (new := instead(preorder, s)) is not None:
             return new
-        made = map_stmt(s, go, lambda e: e)
+        made = map_stmts(s, go)
         return instead(postorder, made) or made
 
     return go(stmt)

@@ -34,7 +34,7 @@ from ... import stmt as S
 from ...effects import is_call
 from ...func import Func
 from ...notes import FragmentsAhead, SoftwarePipeline, SoftwarePipelineOrder
-from ...visit import any_stmt, map_stmt
+from ...visit import any_stmt, map_stmts
 from ..rewrite_util import THREAD_TAGS, const_int
 from .fills import Fills, Pipeline
 from .order import ordered_pipeline
@@ -58,7 +58,7 @@ def pipeline(func: Func, target: Target) -> Func:
             nest.append(s)
             if s.thread == "threadIdx.z":
                 waves[:] = [s]
-            out = map_stmt(s, lambda x: fs(x, None), _keep)
+            out = map_stmts(s, lambda x: fs(x, None))
             nest.pop()
             return out
         if isinstance(s, S.For) and s.kind in (S.ForKind.SERIAL, S.ForKind.UNROLLED):
@@ -69,7 +69,7 @@ def pipeline(func: Func, target: Target) -> Func:
             of_one = is_simt and note is not None and note.stages > 1
             found = Fills.of(s, note is not None, of_one) if target.is_gpu else None
             return s if found is None else _pipelined(s, found, note or _DOUBLE, target, nest, waves)
-        return map_stmt(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None), _keep)
+        return map_stmts(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None))
 
     return func.with_body(_drop_notes(fs(func.body, None)))
 
@@ -106,10 +106,6 @@ def _pipelined(
     return built or loop
 
 
-def _keep(e: E.Expr) -> E.Expr:
-    return e
-
-
 def _as_loop(s: S.Stmt) -> S.Stmt:
     """What a pipeline is asked of: its loop, or where that has one step and was taken away, one around bulk copies again: somebody has to wait for them."""
     inner = s
@@ -123,7 +119,7 @@ def _as_loop(s: S.Stmt) -> S.Stmt:
 def _drop_notes(s: S.Stmt) -> S.Stmt:
     if isinstance(s, S.Attr) and isinstance(s.note, FragmentsAhead):
         return _drop_notes(s.body)  # no pipeline around it
-    out = map_stmt(s, _drop_notes, _keep)
+    out = map_stmts(s, _drop_notes)
     if isinstance(out, S.Alloc) and out.notes.double_buffer:
         return S.Alloc(out.buffer, out.body, replace(out.notes, double_buffer=False))
     return out

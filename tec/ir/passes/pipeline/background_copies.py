@@ -17,7 +17,7 @@ from ...arith import Analyzer
 from ...buffer import GLOBAL
 from ...dtype import dtype_info
 from ...index_values import evaluated
-from ...visit import free_vars, map_expr, map_stmt, substitute
+from ...visit import free_vars, map_expr, map_stmts, substitute
 from ..rewrite_util import clone, const_int
 from .nest import masked
 
@@ -83,7 +83,7 @@ def predicated(s: S.Stmt, cond: E.Expr) -> S.Stmt:
         is_masked = bool((s.value.attrs or {}).get("masked"))
         args[3:] = [B.all_of(cond, args[3])] if is_masked else [cond]
         return S.Evaluate(E.Call("async_copy", tuple(args), "int32", {"masked": True}), s.loc)
-    return map_stmt(s, lambda x: predicated(x, cond), lambda e: e)
+    return map_stmts(s, lambda x: predicated(x, cond))
 
 
 def copies_by_lanes(s: S.Stmt, threads: list[S.For]) -> S.Stmt | None:

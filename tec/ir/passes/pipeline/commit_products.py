@@ -25,7 +25,7 @@ from ...buffer import Buffer
 from ...effects import is_call
 from ...func import Func
 from ...notes import SoftwarePipeline
-from ...visit import any_stmt, map_stmt, visit
+from ...visit import any_stmt, map_stmt, map_stmts, visit
 from ..rewrite_util import const_int
 from .bulk import effect, of_group
 from .leaves import BARRIER
@@ -80,11 +80,11 @@ class _Commit:
     def stmt(self, s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.For) and s.thread == "threadIdx.y":
             self.groups.append(s)
-            out = map_stmt(s, self.stmt, lambda e: e)
+            out = map_stmts(s, self.stmt)
             self.groups.pop()
             return out
         if not is_piped(s):
-            return map_stmt(s, self.stmt, lambda e: e)
+            return map_stmts(s, self.stmt)
         assert isinstance(s, S.Attr)
         if isinstance(s.body, S.For):
             loop = _never_unrolled(s.body.with_body(self.begun(s.body.body, [effect("wgmma_wait", n=1)])))

@@ -11,7 +11,7 @@ from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
 from ...effects import effects, is_call
-from ...visit import any_expr, map_stmt
+from ...visit import any_expr, map_stmts
 from ..rewrite_util import SHARED_SCOPES, const_int
 from .body import Body
 from .bulk import effect, is_bulk_fill
@@ -46,7 +46,7 @@ class Fills:
         def fs(s: S.Stmt) -> S.Stmt:
             if isinstance(s, S.Evaluate) and is_call(s, "wgmma_wait"):
                 return effect("wgmma_wait", n=0)
-            return map_stmt(s, fs, lambda e: e)
+            return map_stmts(s, fs)
 
         return replace(self, rest=[fs(s) for s in self.rest]) if self.by_warpgroups else self
 

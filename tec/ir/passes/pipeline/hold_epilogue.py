@@ -27,7 +27,7 @@ from ...buffer import Buffer
 from ...dtype import dtype_info
 from ...effects import effects
 from ...func import Func
-from ...visit import any_expr, any_stmt, free_vars, map_expr, map_stmt
+from ...visit import any_expr, any_stmt, free_vars, map_expr, map_stmts
 from ..rewrite_util import clone, const_int
 from .nest import Nest
 
@@ -51,7 +51,7 @@ def hold_epilogue(func: Func, target: Target) -> Func:
             if s.kind != S.ForKind.THREAD:
                 return s
             known.bind(s.var, E.Range(s.min, s.extent))
-        return map_stmt(s, fs, lambda e: e)
+        return map_stmts(s, fs)
 
     return func.with_body(fs(func.body))
 
@@ -68,7 +68,7 @@ def hold_operands(body: S.Stmt, is_marked: Callable[[S.Stmt], bool], words: int)
             return hold_behind(body, at, words, within=False)
     if isinstance(body, S.For) and body.kind == S.ForKind.SERIAL:
         return body
-    return map_stmt(body, lambda x: hold_operands(x, is_marked, words), lambda e: e)
+    return map_stmts(body, lambda x: hold_operands(x, is_marked, words))
 
 
 def hold_behind(

@@ -16,7 +16,7 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import effects
 from ...func import Func
-from ...visit import any_expr, any_stmt, map_stmt
+from ...visit import any_expr, any_stmt, map_stmts
 from ..rewrite_util import const_int
 from .slots import held_until
 
@@ -31,14 +31,10 @@ def hold_sums(func: Func, target: Target) -> Func:
 
     def fs(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.Alloc) and _holds_sums(s):
-            return replace(s, body=_held(map_stmt(s.body, fs, _keep), s.buffer))
-        return map_stmt(s, fs, _keep)
+            return replace(s, body=_held(map_stmts(s.body, fs), s.buffer))
+        return map_stmts(s, fs)
 
     return func.with_body(fs(func.body))
-
-
-def _keep(e: E.Expr) -> E.Expr:
-    return e
 
 
 def _holds_sums(s: S.Alloc) -> bool:

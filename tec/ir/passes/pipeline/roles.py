@@ -17,7 +17,7 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import is_call
 from ...matrix import WARPGROUP
-from ...visit import any_stmt, free_vars, map_expr, map_stmt, visit
+from ...visit import any_stmt, free_vars, map_expr, map_stmt, map_stmts, visit
 from ..rewrite_util import SHARED_SCOPES
 from .bulk import effect, is_bulk_fill, loaded_bytes, of_group, reporting
 from .slots import with_slots
@@ -175,7 +175,7 @@ class Roles:
         """Without the filled buffers' allocations."""
         if isinstance(s, S.Alloc) and id(s.buffer) in self.rings:
             return self.bare(s.body)
-        return map_stmt(s, self.bare, lambda e: e)
+        return map_stmts(s, self.bare)
 
     # ---- the part that fetches
 

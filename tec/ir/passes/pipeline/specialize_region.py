@@ -20,7 +20,7 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import is_call
 from ...notes import MinBlocks, WarpSpecialize
-from ...visit import map_stmt
+from ...visit import map_stmt, map_stmts
 from ..rewrite_util import clone
 from .bulk import effect, is_bulk_fill
 from .roles import Roles, Slots, filled_by, operand, shared_buffers
@@ -63,7 +63,7 @@ class Region(Roles):
                 walk(x, more)
                 return x
 
-            map_stmt(s, inside, lambda e: e)
+            map_stmts(s, inside)
 
         walk(body, 0)
         deepest = max(depth.values(), default=0)

@@ -46,7 +46,7 @@ from ...effects import is_call
 from ...func import Func
 from ...matrix import WARPGROUP
 from ...notes import MinBlocks, WarpSpecialize
-from ...visit import any_stmt, map_stmt, visit
+from ...visit import any_stmt, map_stmt, map_stmts, visit
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop, launch_nest, redirected
 from .bulk import effect
 from .commit_products import settle
@@ -71,7 +71,7 @@ def specialize_warps(func: Func, target: Target) -> Func:
     def host(s: S.Stmt) -> S.Stmt:
         if is_launch_loop(s):
             return _kernel(s, func.name)
-        return map_stmt(s, host, lambda e: e)
+        return map_stmts(s, host)
 
     return func.with_body(host(func.body))
 
@@ -113,7 +113,7 @@ def _looped(s: S.Stmt) -> S.Stmt:
     """The marked loop of one pass, which is none any more, as a loop again. A kernel that says by itself when a tile may be filled again is no loop."""
     if _is_marked(s) and not isinstance(s.body, S.For) and not any_stmt(s.body, lambda x: is_call(x, "bulk_release")):
         return S.Attr(s.note, S.For(E.Var("step", "int32"), B.const(0), B.const(1), s.body, S.ForKind.SERIAL))
-    return map_stmt(s, _looped, lambda e: e)
+    return map_stmts(s, _looped)
 
 
 class _Loop(Roles):
@@ -204,7 +204,7 @@ class _Loop(Roles):
             return self.main_loop()
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
             return S.Alloc(s.buffer, self.staged(s.body, s.buffer), replace(s.notes, ordered=True))
-        return map_stmt(s, lambda x: self.consume(x), lambda e: e)
+        return map_stmts(s, lambda x: self.consume(x))
 
     def staged(self, body: S.Stmt, buffer: Buffer) -> S.Stmt:
         """A shared buffer of results: written by threads, sent out by bulk stores."""

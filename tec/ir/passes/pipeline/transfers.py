@@ -18,7 +18,7 @@ from ... import expr as E
 from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import is_call
-from ...visit import map_stmt
+from ...visit import map_stmts
 from ..rewrite_util import const_int
 from .background_copies import as_copies, copies_by_lanes, predicated
 from .bulk import effect, loaded_bytes, reporting
@@ -92,7 +92,7 @@ def _behind_wait(work: S.Stmt, begun: S.Stmt) -> S.Stmt:
         if isinstance(s, (S.Evaluate, S.BufferStore)) and is_call(s.value, "wgmma_wait"):
             done = True
             return S.seq(s, BARRIER, begun)
-        return map_stmt(s, fs, lambda e: e)
+        return map_stmts(s, fs)
 
     return fs(work)
 
