@@ -14,7 +14,8 @@ from ..ir import Expr, IntImm, IterVar, Reduce, TensorRead, Var
 from ..ir.build import is_const
 from ..ir.visit import free_vars, walk_exprs
 from ..locks import cached_property
-from ..ops.registry import TensorType
+from ..ops.registry import TensorType, static_shape
+from ..ops.typical import typical
 from ..records import dataclass
 from ..schedule import Schedule, create_schedule
 from ..schedule.rewrite import replace_inputs, replace_reads, substitute_all
@@ -40,6 +41,11 @@ def const_shape(t: Tensor | TensorType) -> tuple[int | None, ...]:
 def shape_key(t: Tensor) -> tuple[Any, ...]:
     """The dimensions for comparison: ints, and the text of symbolic ones."""
     return tuple(d.value if isinstance(d, IntImm) else str(d) for d in t.shape)
+
+
+def likely_shape(t: Tensor) -> list[int]:
+    """The dimensions as tiles are chosen by them: symbolic ones as what they are thought to be."""
+    return [typical(n) for n in static_shape(t)]
 
 
 def reduce_size(op: Operation) -> int | None:

@@ -11,17 +11,21 @@ A proof has a budget of statements after unrolling (`MOST_STATEMENTS`). It is a 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from .. import driver
 from ..errors import LoweringError
-from ..ir import Func, IntImm
+from ..ir import Buffer, Func, IntImm
 from ..ir import stmt as S
+from ..ir.build import all_of
+from ..ir.passes.rewrite_util import redirected
 from ..ir.visit import deep_recursion
 from ..records import dataclass
 from ..schedule import to_loops
+from ..schedule.relations import Split
 from ..target import as_target
 from ..te import PlaceholderOp
 from .mistakes import words_of
@@ -94,7 +98,7 @@ def prove(
         with space.target:
             scheduled = space.build(choice)
             stage = "loops"
-            func = loops(scheduled)
+            func = _for_all_sizes(space, scheduled, loops)
             stage = "lowering"
             if most is not None and (n := written_out(func.body)) > most:
                 raise LoweringError(
@@ -111,6 +115,25 @@ def lower(
     """Whether a choice is legal: Made if it lowers, else Refused, and never an exception. See `prove`."""
     found = prove(space, choice, loops, checked, most)
     return found if isinstance(found, Made) else Refused.of(space.template, choice, *found)
+
+
+def _for_all_sizes(space: Space, scheduled: Scheduled, loops: Loops) -> Func:
+    """The function of a choice: where its schedule asserts something of sizes (`Split.long`), behind that question, with what serves all others."""
+    func = loops(scheduled)
+    is_long = any(isinstance(r, Split) and r.long for stage in scheduled.schedule.stages for r in stage.relations)
+    stmts = func.body.stmts if isinstance(func.body, S.Seq) and is_long else ()
+    asked = [s.cond for s in itertools.takewhile(lambda s: isinstance(s, S.Assert), stmts) if isinstance(s, S.Assert)]
+    if not asked:
+        return func
+    otherwise = scheduled.otherwise
+    if otherwise is None:
+        from .stages import CpuStages  # which stands on families, and these on what is made
+
+        plain = CpuStages(space.group, space.target)
+        otherwise = plain.build(plain.default)
+    rest = _for_all_sizes(space, otherwise, loops)
+    buffers = {id(p): q for p, q in zip(rest.params, func.params) if isinstance(p, Buffer) and isinstance(q, Buffer)}
+    return func.with_body(S.IfThenElse(all_of(*asked), S.seq(*stmts[len(asked) :]), redirected(rest.body, buffers)))
 
 
 def written_out(s: S.Stmt) -> int:

@@ -62,7 +62,8 @@ class Split:
 
     fixed: the inner loop keeps the whole factor even where the parent is shorter (a thread's or intrinsic's extent).
     shift_inwards: a last step that would run past the parent's end starts earlier instead, and repeats some of the values before: parent = min(outer * inner extent,
-    extent - inner extent) + inner. Of extents that are known; else there are guards.
+    extent - inner extent) + inner. Of extents that are known, and of others where they are `long` enough; else there are guards.
+    long: an extent that is not known is the factor at least; `to_loops` asserts it.
     """
 
     parent: IterVar
@@ -71,6 +72,7 @@ class Split:
     factor: Expr | None = None
     nparts: Expr | None = None
     shift_inwards: bool = False
+    long: bool = False
 
     @property
     def parents(self) -> tuple[IterVar, ...]:
@@ -102,17 +104,26 @@ class Split:
         value = B.add(self._start(values[self.outer], ranges), values[self.inner])
         values[self.parent] = plus(value, ranges[self.parent].min)
 
-    def _last(self, ranges: Ranges) -> int | None:
+    def asked(self, ranges: Ranges) -> Expr | None:
+        """The condition on an extent that is not known under which its last step can begin earlier; None where nothing is asked."""
+        step, whole = ranges[self.inner].extent, ranges[self.parent].extent
+        is_asked = self.shift_inwards and self.long and isinstance(step, IntImm) and not isinstance(whole, IntImm)
+        return B.compare("ge", whole, step) if is_asked else None
+
+    def _last(self, ranges: Ranges) -> Expr | None:
         """The start of the last step where that is shifted inwards; None where no step is."""
         step, whole = ranges[self.inner].extent, ranges[self.parent].extent
+        if self.asked(ranges) is not None:
+            return B.sub(whole, step)
         if not self.shift_inwards or not isinstance(step, IntImm) or not isinstance(whole, IntImm):
             return None
-        return whole.value - step.value if whole.value > step.value and whole.value % step.value else None
+        is_cut = whole.value > step.value and whole.value % step.value
+        return B.const(whole.value - step.value, whole.dtype) if is_cut else None
 
     def _start(self, outer: Expr, ranges: Ranges) -> Expr:
         """The first value of a step, from 0 on."""
         start, last = B.mul(outer, ranges[self.inner].extent), self._last(ranges)
-        return start if last is None else B.minimum(start, B.const(last, start.dtype))
+        return start if last is None else B.minimum(start, B.cast(start.dtype, last))
 
     def index_down(self, values: Values, ranges: Ranges) -> None:
         if self.parent not in values:
@@ -184,6 +195,10 @@ class Fuse:
     def _up(self, value: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
         """What the parents' values are for one of the fused loop."""
         outer, inner = ranges[self.outer], ranges[self.inner]
+        if (
+            isinstance(outer.extent, IntImm) and outer.extent.value == 1
+        ):  # a quotient by what no one knows is seldom proved to be 0
+            return outer.min, plus(B.cast(inner.extent.dtype, value), inner.min)
         step = self._wide(_step(inner.extent))
         return (
             plus(B.cast(outer.extent.dtype, B.floordiv(value, step)), outer.min),

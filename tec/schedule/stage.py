@@ -66,7 +66,7 @@ class Stage(StageState):
     # ---- loops
 
     def split(
-        self, parent: IterVar, factor: Any = None, nparts: Any = None, shift_inwards: bool = False
+        self, parent: IterVar, factor: Any = None, nparts: Any = None, shift_inwards: bool = False, long: bool = False
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two; exactly one of `factor` (extent of the inner) and `nparts` (extent of the outer).
 
@@ -76,7 +76,8 @@ class Stage(StageState):
 
         parent: a loop of this stage. factor, nparts: a positive integer or an integer expression. shift_inwards: if 4 does not divide
         a known n > 4, the last iteration starts at n - 4, repeats part of the one before, and needs no guard:
-        i = min(i_outer * 4, n - 4) + i_inner. It changes nothing for other extents.
+        i = min(i_outer * 4, n - 4) + i_inner. It changes nothing for other extents. long: an n that is not known is 4 at least, so that the same
+        is done to it; the function asserts it.
         Returns (outer, inner). Raises ScheduleError if the loop was already split, fused, bound or annotated, or belongs to
         another stage, and for shift_inwards if the stage has a reduction.
 
@@ -85,7 +86,7 @@ class Stage(StageState):
         >>> s = tec.create_schedule(B.op)
         >>> outer, inner = s[B].split(B.op.axis[0], factor=16)
         """
-        return self.sch.apply(Split(self, parent, factor, nparts, shift_inwards))
+        return self.sch.apply(Split(self, parent, factor, nparts, shift_inwards, long))
 
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any

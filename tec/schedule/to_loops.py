@@ -32,7 +32,7 @@ from .parameters import Parameters
 from .reads import check_reads
 from .reduction import lower_reduction
 from .regions import lower_extern, lower_scan, prefetch_stmt
-from .relations import Values, guarded_loops
+from .relations import Split, Values, guarded_loops
 from .schedule import Schedule
 from .show import fail
 from .stage import Stage
@@ -132,7 +132,24 @@ class Lowering:
         self.everywhere = Evaluator(whole, self.arith)
 
     def run(self) -> S.Stmt:
-        return self.pipeline(self.roots, S.NOP)
+        body = self.pipeline(self.roots, S.NOP)
+        return S.seq(*(S.Assert(c, f"the schedule is for sizes with {c}") for c in self._asked()), body)
+
+    def _asked(self) -> list[E.Expr]:
+        """What splits ask of sizes (`Split.long`), each once."""
+        found: list[E.Expr] = []
+        loops = {iv.var for iv in self.ranges}
+        for stage in self.sch.stages:
+            for asked in (r.asked(self.ranges) for r in stage.relations if isinstance(r, Split)):
+                if asked is None:
+                    continue
+                if not loops.isdisjoint(free_vars(asked)):
+                    raise fail(
+                        self.sch, f"a split of {stage.name} is long, and its extent changes in the loops around it: {asked}",
+                        mark=stage, hint="split it without long",
+                    )  # fmt: skip
+                found.append(asked)
+        return _distinct(found)
 
     # ---- attachments
 

@@ -24,7 +24,7 @@ from ...te import ComputeOp, PlaceholderOp, Tensor
 from .. import group as groups
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, extent_of, same_shape, size_of, whole_reduce
+from ..group import Group, extent_of, likely_shape, reduce_size, same_shape, shape_key, whole_reduce
 from ..parts.counts import lanes_for, moved_bytes, work
 from ..parts.pointwise import LEAST_ROW, begin_cpu
 from ..space import Choice, Scheduled, Space
@@ -109,23 +109,26 @@ class PaddedPlanes(Space):
             return None
         red, out = found
         pads = [op for op in group.ops if isinstance(op, ComputeOp) and op.tag == "pad"]
-        shape, axes = const_shape(red.output(0)), len(red.axis)
-        if len(pads) > 1 or None in shape or axes - _LEAD != len(red.reduce_axis) or (shape[-1] or 0) < LEAST_ROW:
+        axes = len(red.axis)
+        shape = likely_shape(red.output(0))
+        if len(pads) > 1 or axes - _LEAD != len(red.reduce_axis) or shape[-1] < LEAST_ROW:
             return None
         windows = _Windows.of(red)
         if windows is None or not same_shape(out.output(0), red.output(0)):
             return None
         image = windows.read.tensor.op
-        if isinstance(image, PlaceholderOp) and None not in const_shape(windows.read.tensor):
+        if isinstance(image, PlaceholderOp):
             space = cls(group, target, None, red, out, windows)
             return space if space.default["rows_first"] else None
         if pads != [image] or group.consumers[image] != [red]:
             return None
-        before, whole = [const_shape(t) for t in image.inputs], const_shape(image.output(0))
-        if len(before) != 1 or len(whole) != axes or None in whole or before[0][-1] == whole[-1]:
+        before, whole = [shape_key(t) for t in image.inputs], shape_key(image.output(0))
+        if len(before) != 1 or len(whole) != axes or before[0][-1] == whole[-1]:
             return None
         worth = _WORTH if windows.steps[-1] == 1 else _STRIDED_WORTH
-        return cls(group, target, image, red, out, windows) if work(red) >= worth * (size_of(whole) or 0) else None
+        seen = math.prod(shape) * (reduce_size(red) or 1)
+        is_worth = seen >= worth * math.prod(likely_shape(image.output(0)))
+        return cls(group, target, image, red, out, windows) if is_worth else None
 
     @property
     def default(self) -> Choice:
@@ -147,13 +150,13 @@ class PaddedPlanes(Space):
 
     def _lanes(self) -> int:
         """Of a vector: a register's, or the largest part of one, by halves, that a row fills."""
-        n = const_shape(self.red.output(0))[-1] or 1
+        n = likely_shape(self.red.output(0))[-1]
         return min(lanes_for(self.red.output(0).dtype, self.target), 1 << (n.bit_length() - 1))
 
     def _rows(self) -> tuple[list[Tensor], Tensor]:
         """The outputs made of windows with rows first, and these rows."""
         red, read = self.red, self.windows.read
-        body, shape = red.body[0], const_shape(red.output(0))
+        body, shape = red.body[0], red.output(0).shape
         assert isinstance(body, E.Reduce)
         *upright, taps = [te.reduce_axis((0, extent_of(a) or 1), a.var.name) for a in red.reduce_axis]
 
@@ -168,7 +171,7 @@ class PaddedPlanes(Space):
             source = substitute(_with(body.source[0], read, hole), {**values, hole: there})
             return reduced(source, upright)
 
-        width = const_shape(read.tensor)[-1]
+        width = read.tensor.shape[-1]
         rows: Tensor = te.compute((*shape[:-1], width), column, name=f"{red.name}_rows")
 
         def window(*at: Any) -> E.Expr:
@@ -194,8 +197,8 @@ class PaddedPlanes(Space):
         line = plane if self.own_rows else lead[-1]
         if choice["parallel"]:
             final.parallel(plane)
-        many = lanes * min(choice["vectors"], max(1, (const_shape(red.output(0))[-1] or 1) // lanes))
-        outer, vec = final.split(row, factor=many, shift_inwards=True)
+        many = lanes * min(choice["vectors"], max(1, likely_shape(red.output(0))[-1] // lanes))
+        outer, vec = final.split(row, factor=many, shift_inwards=True, long=True)
         final.vectorize(vec)
         own.compute_at(final, outer)
         vectors, vec = own.split(own.op.axis[-1], factor=lanes)
@@ -213,9 +216,9 @@ class PaddedPlanes(Space):
         """The rows of a line of windows in vectors, each of which stays in a register until it is whole."""
         low = s.cache_write(rows, "local")
         whole, own = s[rows], s[low]
-        width = const_shape(rows)[-1] or 1
+        width = likely_shape(rows)[-1]
         lanes = min(lanes_for(rows.dtype, self.target), 1 << (width.bit_length() - 1))
-        outer, vec = whole.split(whole.op.axis[-1], factor=lanes, shift_inwards=True)
+        outer, vec = whole.split(whole.op.axis[-1], factor=lanes, shift_inwards=True, long=True)
         whole.vectorize(vec)
         whole.compute_at(final, line)
         own.compute_at(whole, outer)

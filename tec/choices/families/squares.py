@@ -2,7 +2,7 @@
 
 Element by element each vector of the result gathers from as many lines as it has lanes. By squares each line is loaded in vectors and stored in vectors. Axes that follow one
 another in the operand as in the result are one axis. `wide` squares lie side by side, along the result's lines where squares follow one another along the operand's ("along"), or the other way round ("across"), so that lines of the cache
-are used whole.
+are used whole. Sizes that are open are taken to be such lines; smaller ones go by smaller squares, and then by the plain loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape
+from ..group import Group, const_shape, likely_shape, shape_key, size_of
 from ..parts.counts import moved_bytes, work
 from ..parts.pointwise import begin_cpu, over_threads
 from ..space import Choice, Scheduled, Space
@@ -44,9 +44,9 @@ class Squares(Space):
     def __init__(self, group: Group, target: Target, out: ComputeOp, turn: TurnedAxes):
         super().__init__(group, target)
         self.out, self.turn = out, turn
-        shape = [n or 1 for n in const_shape(out.output(0))]
-        self.rows = math.prod(shape[k] for k in turn.along)
-        self.columns = math.prod(shape[k] for k in turn.across)
+        self.shape = likely_shape(out.output(0))
+        self.rows = math.prod(self.shape[k] for k in turn.along)
+        self.columns = math.prod(self.shape[k] for k in turn.across)
         lanes = min(16, target.vector_bytes // max(1, dtype_info(out.output(0).dtype).bytes))
         sides = [n for n in (16, 8, 4) if n <= min(lanes, self.rows, self.columns)]
         self.parameters = {
@@ -62,7 +62,7 @@ class Squares(Space):
         if target.is_gpu or len(group.outputs) != 1 or group.reductions():
             return None
         (out,) = group.output_ops
-        if not isinstance(out, ComputeOp) or len(out.axis) < 2 or None in const_shape(out.output(0)):
+        if not isinstance(out, ComputeOp) or len(out.axis) < 2:
             return None
         if not all(isinstance(op, ComputeOp) and op.num_outputs == 1 for op in group.ops):
             return None
@@ -88,14 +88,13 @@ class Squares(Space):
     def features(self) -> dict[str, int]:
         """What rules may ask: elements of a line of the result, bytes of it all and of a core's second cache, and bytes in the operand between neighbours of a line."""
         out = self.out.output(0)
-        held = dtype_info(out.dtype).bytes * math.prod(n or 1 for n in const_shape(out))
+        held = dtype_info(out.dtype).bytes * math.prod(self.shape)
         near = self.target.core.l2_bytes
         return {"columns": self.columns, "bytes": held, "near": near, "apart": self.turn.apart_bytes}
 
     def sketch(self, choice: Choice) -> Footprint:
         """A load and a store of a vector, and its part of the shuffles, one a clock."""
-        elements = math.prod(n or 1 for n in const_shape(self.out.output(0)))
-        clocks = elements / choice["side"] * (2 + math.log2(choice["side"]))
+        clocks = math.prod(self.shape) / choice["side"] * (2 + math.log2(choice["side"]))
         return on_cores(clocks, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:
@@ -105,8 +104,8 @@ class Squares(Space):
         p = stage.fuse(*(axes[k] for k in self.turn.along))
         q = stage.fuse(*(axes[k] for k in self.turn.across))
         along = choice["inner"] == "along"
-        po, pi = stage.split(p, factor=side if along else side * wide, shift_inwards=True)
-        qo, qi = stage.split(q, factor=side * wide if along else side, shift_inwards=True)
+        po, pi = stage.split(p, factor=side if along else side * wide, shift_inwards=True, long=True)
+        qo, qi = stage.split(q, factor=side * wide if along else side, shift_inwards=True, long=True)
         several = []
         if wide > 1:
             own, one = stage.split(qi if along else pi, factor=side)
@@ -117,12 +116,16 @@ class Squares(Space):
         stage.unroll(pi)
         stage.vectorize(qi)
         if choice["parallel"]:
+            rows, columns = (size_of(shape[k] for k in axes) for axes in (self.turn.along, self.turn.across))
             counts = {
-                id(po): -(-self.rows // (side if along else side * wide)),
-                id(qo): -(-self.columns // (side * wide if along else side)),
+                id(po): None if rows is None else -(-rows // (side if along else side * wide)),
+                id(qo): None if columns is None else -(-columns // (side * wide if along else side)),
             }
             over_threads(stage, [*outer, *tiles], [*(shape[k] for k in rest), *(counts[id(t)] for t in tiles)])
-        return Scheduled(s, self.group.outputs, choice)
+        least = {**choice, "side": self.parameters["side"][-1], "wide": 1}
+        is_open = None in [shape[k] for k in (*self.turn.along, *self.turn.across)]
+        fewer = self.build(least) if is_open and choice != least else None
+        return Scheduled(s, self.group.outputs, choice, otherwise=fewer)
 
 
 def _reads(op: ComputeOp, at: Mapping[Var, Expr]) -> Iterator[TensorRead]:
@@ -141,8 +144,8 @@ def _reads(op: ComputeOp, at: Mapping[Var, Expr]) -> Iterator[TensorRead]:
 
 def _turn(read: TensorRead, out: ComputeOp, target: Target) -> TurnedAxes | None:
     """How a read turns its tensor round; None where it does not, or reads what lies otherwise than whole axes of the result."""
-    own, source, shape = [a.var for a in out.axis], const_shape(read.tensor), const_shape(out.output(0))
-    if None in source or len(read.indices) < 2:
+    own, source, shape = [a.var for a in out.axis], shape_key(read.tensor), shape_key(out.output(0))
+    if len(read.indices) < 2:
         return None
     where = [next((k for k, v in enumerate(own) if i is v), None) for i in read.indices]
     # Behind the last axis of more than one element there is nothing to step over.
@@ -169,8 +172,11 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> TurnedAxes | None
     along, across = run(tail), run(where.index(last))
     lanes = min(16, target.vector_bytes // dtype_info(read.tensor.dtype).bytes)
     # Vectors lie within a line of the last of them, whose places are known to be neighbours, unless such lines are short.
-    while len(across) > 1 and (rest := math.prod(shape[k] or 1 for k in across[1:])) % lanes and rest >= _LEAST:
+    while len(across) > 1 and (
+        (rest := size_of(shape[k] for k in across[1:])) is None or (rest % lanes and rest >= _LEAST)
+    ):
         across = across[1:]
-    sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
-    apart = math.prod(n or 1 for n in source[where.index(last) + 1 :]) * dtype_info(read.tensor.dtype).bytes
+    likely = likely_shape(out.output(0))
+    sizes = [math.prod(likely[k] for k in r) for r in (along, across)]
+    apart = math.prod(likely_shape(read.tensor)[where.index(last) + 1 :]) * dtype_info(read.tensor.dtype).bytes
     return TurnedAxes(along, across, apart) if min(sizes) >= _LEAST else None

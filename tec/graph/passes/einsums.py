@@ -45,14 +45,14 @@ def einsums_as_products(graph: Graph) -> Graph:
 
 
 def _has_pairs(node: Node) -> bool:
-    """Whether a sum has more than two operands, of known sizes, none of which broadcasts, and of a type that has a float to be added up in."""
+    """Whether a sum has more than two operands, none of which broadcasts, and a type that has a float to be added up in."""
     if node.op != "einsum" or len(node.inputs) < 3 or node.outputs[0].dtype not in _FLOATS:
         return False
     operands, arrow, out = node.attrs["equation"].partition("->")
     letters = operands.split(",")
     if not arrow or "." in node.attrs["equation"] or any(len(set(part)) != len(part) for part in (*letters, out)):
         return False
-    if any(not isinstance(n, int) or n == 0 for v in node.inputs for n in v.shape):
+    if any(isinstance(n, int) and n == 0 for v in node.inputs for n in v.shape):
         return False
     sizes = {pair for part, v in zip(letters, node.inputs) for pair in zip(part, v.shape)}
     return len(sizes) == len({c for c, _ in sizes})
@@ -67,7 +67,7 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
     # are multiplied as they are, by matrix units where there are some for their type.
     wide = accumulator(made.dtype)
     values = [(part, b.value(v)) for part, v in zip(operands.split(","), node.inputs)]
-    size = {c: n for part, v in values for c, n in zip(part, v.shape)}
+    size = {c: typical(n) for part, v in values for c, n in zip(part, v.shape)}
 
     while len(values) > 1:
         i, j = _first_pair(tuple(part for part, _ in values), out, size)[1]

@@ -42,7 +42,7 @@ def _stmt(s: S.Stmt) -> S.Stmt:
 def _turned(loop: S.For, store: S.BufferStore) -> S.Stmt:
     side, low = const_int(loop.extent), const_int(loop.min)
     assert side is not None
-    loads = [e for e in _unguarded(store.value) if _is_column(e, loop.var, side)]
+    loads = [e for e in _unguarded(store.value) if _is_column(e, loop)]
     written = store.buffer.data
     if low is None or store.predicate is not None or not loads or any(e.buffer.data is written for e in loads):
         return loop
@@ -64,15 +64,26 @@ def _turned(loop: S.For, store: S.BufferStore) -> S.Stmt:
     return out
 
 
-def _is_column(e: E.BufferLoad, var: E.Var, side: int) -> bool:
+def _is_column(e: E.BufferLoad, loop: S.For) -> bool:
     """Whether a load is a column of a square that the loop walks along lines of."""
     if e.predicate is not None or len(e.indices) != 1 or dtype_info(e.buffer.dtype).lanes != 1:
         return False
     (at,) = e.indices
-    if not isinstance(at, E.Ramp) or at.lanes != side or (const_int(at.stride) or 2) < 2:
+    if not isinstance(at, E.Ramp) or at.lanes != const_int(loop.extent) or (const_int(at.stride) or 2) < 2:
         return False
-    found = Analyzer().detect_linear(at.base, [var])
-    return found is not None and B.is_const(found[0], 1)
+    wide = E.Var(loop.var.name, "int64")
+    found = Analyzer().detect_linear(_widened(at.base, loop.var, wide), [loop.var, wide])
+    return found is not None and any(B.is_const(a, 1) and B.is_const(b, 0) for a, b in (found[:2], found[1::-1]))
+
+
+def _widened(place: E.Expr, var: E.Var, wide: E.Var) -> E.Expr:
+    """A place in which `wide` is the variable where it is widened with what is added to it: index arithmetic does not overflow."""
+    if isinstance(place, E.Cast) and place.dtype == wide.dtype:
+        found = Analyzer().detect_linear(place.value, [var])
+        if found is not None and not B.is_const(found[0], 0):
+            step, rest = (B.cast(wide.dtype, e) for e in found)
+            return B.add(rest, B.mul(step, wide))
+    return map_expr(place, lambda x: _widened(x, var, wide))
 
 
 def _columns(e: E.BufferLoad, var: E.Var, low: int, side: int, let: Callable[[str, Any], E.Expr]) -> list[E.Expr]:

@@ -82,13 +82,14 @@ class Split(Primitive[tuple[IterVar, IterVar]]):
     """One loop becomes two: `parent = outer * extent of inner + inner`."""
 
     method: ClassVar[str] = "split"
-    by_name: ClassVar[tuple[str, ...]] = ("factor", "nparts", "shift_inwards")
+    by_name: ClassVar[tuple[str, ...]] = ("factor", "nparts", "shift_inwards", "long")
 
     stage: Any
     parent: Any
     factor: Any = None
     nparts: Any = None
     shift_inwards: bool = False
+    long: bool = False
 
     def check(self, sch: Schedule) -> None:
         check_has_loops(self.stage, "split")
@@ -112,7 +113,7 @@ class Split(Primitive[tuple[IterVar, IterVar]]):
             relation = SplitRelation(iv, outer, inner, factor=check_positive(stage, self.factor, "factor", iv))
         else:
             relation = SplitRelation(iv, outer, inner, nparts=check_positive(stage, self.nparts, "nparts", iv))
-        relation.shift_inwards = bool(self.shift_inwards)
+        relation.shift_inwards, relation.long = bool(self.shift_inwards), bool(self.long)
         replace_leaf(stage, [iv], [outer, inner])
         move_attached(stage, [iv], inner)
         stage.relate(relation)

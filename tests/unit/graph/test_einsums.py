@@ -9,6 +9,7 @@ from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.einsums import einsums_as_products
+from tec.ops.dims import Dim
 from tec.target import Target
 from tests import seeds
 
@@ -55,6 +56,19 @@ def test_more_operands_are_multiplied_in_pairs(equation):
     assert max((len(n.inputs) for n in found.nodes if n.op == "einsum"), default=2) == 2
     assert "matmul" in [n.op for n in found.nodes]
     np.testing.assert_allclose(run_graph(found, feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_operands_of_open_sizes_are_multiplied_in_pairs():
+    g = Graph()
+    i, j, k = map(Dim, "ijk")
+    g.set_outputs(
+        g.add(
+            "einsum",
+            [g.input(f"x{n}", "float32", s) for n, s in enumerate([(i, j), (j, k), (k, 5)])],
+            {"equation": "ij,jk,kl->il"},
+        )
+    )
+    assert [n.op for n in dead_code(einsums_as_products(g)).nodes] == ["matmul", "matmul"]
 
 
 def test_the_pair_of_fewest_multiply_adds_comes_first():

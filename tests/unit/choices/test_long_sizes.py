@@ -1,0 +1,85 @@
+"""Templates of vectors without a mask where sizes are open: they serve the sizes that fill a vector, and others stand behind a question about smaller ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.errors import TecError
+from tec.graph import Graph
+from tec.ops.dims import Dim
+from tests.seeds import first
+
+N, M, K = Dim("n"), Dim("m"), Dim("k")
+
+
+def _net(op, shape, attrs, template):
+    g = Graph("g")
+    g.set_outputs(g.add(op, [g.input("x", "float32", shape)], attrs))
+    net = tec.compile(g, target="llvm", cache=False)
+    assert [f["choice"]["template"] for f in net.report.choices.values()] == [template]
+    return net
+
+
+def _drawn(*shape):
+    return np.random.default_rng(first(sum(shape))).standard_normal(shape).astype("float32")
+
+
+def test_an_open_matrix_is_turned_by_squares():
+    net = _net("transpose", (N, M), {"perm": (1, 0)}, "cpu squares")
+    assert "shuffle" in str(net.get_source("llvm"))
+    sizes = (1, 2, 3, 4, 5, 15, 16, 17, 31, 32, 33, 50)
+    for n in sizes:
+        for m in sizes:
+            x = _drawn(n, m)
+            np.testing.assert_array_equal(net.run({"x": x})[0], x.T)
+
+
+def test_axes_that_follow_one_another_are_turned_as_one():
+    net = _net("transpose", (N, 4, M, K), {"perm": (2, 3, 0, 1)}, "cpu squares")
+    for n, m, k in [(1, 1, 1), (3, 2, 5), (9, 1, 33), (8, 40, 2), (17, 5, 7)]:
+        x = _drawn(n, 4, m, k)
+        np.testing.assert_array_equal(net.run({"x": x})[0], x.transpose(2, 3, 0, 1))
+
+
+@pytest.mark.parametrize(("window", "stride"), [(5, 2), (3, 1)])
+def test_windows_over_an_open_image_have_no_masks(window, stride):
+    pad = window // 2
+    sizes = tuple((n - 1) // stride + 1 for n in (M, K))
+    attrs = {"kernel": (window, window), "strides": (stride, stride), "before": (pad, pad), "after": (pad, pad)}
+    attrs |= {"dilations": (1, 1), "out_space": sizes}
+    net = _net("max_pool", (N, 3, M, K), attrs, "cpu padded planes")
+    for n, m, k in [(1, 1, 1), (2, 3, 9), (1, 7, 15), (1, 16, 16), (2, 5, 17), (1, 33, 31), (1, 4, 70)]:
+        x = _drawn(n, 3, m, k)
+        whole = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)], constant_values=-np.inf)
+        want = np.lib.stride_tricks.sliding_window_view(whole, (window, window), (2, 3))[:, :, ::stride, ::stride]
+        np.testing.assert_array_equal(net.run({"x": x})[0], want.max((4, 5)))
+
+
+def test_a_schedule_for_long_loops_says_so_of_short_ones():
+    n = te.var("n")
+    a = te.placeholder((n,), "float32", name="a")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
+    s = tec.create_schedule(b.op)
+    _, inner = s[b].split(b.op.axis[0], factor=8, shift_inwards=True, long=True)
+    s[b].vectorize(inner)
+    f = tec.build(s, [a, b], "llvm")
+    assert "store(" not in f.get_source("ir")  # under a mask
+    for size in (8, 9, 15, 16, 31):
+        x, y = np.arange(size, dtype="float32"), np.zeros(size, "float32")
+        f(x, y)
+        np.testing.assert_array_equal(y, 2 * x)
+    with pytest.raises(TecError, match="sizes with"):
+        f(np.zeros(7, "float32"), np.zeros(7, "float32"))
+
+
+def test_axes_of_one_element_leave_no_quotients():
+    g = Graph("g")
+    x, y = (g.input(name, "float32", (1, N, M)) for name in "xy")
+    g.set_outputs(g.add("add", [x, y]))
+    net = tec.compile(g, target="llvm", cache=False)
+    assert "%" not in net.get_source("ir")
+    a, b = _drawn(1, 7, 13), _drawn(1, 7, 13)
+    np.testing.assert_array_equal(net.run({"x": a, "y": b})[0], a + b)
