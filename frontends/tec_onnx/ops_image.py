@@ -10,7 +10,7 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of, resize
-from tec.graph.builders.resample import pick, places, taps
+from tec.graph.builders.resample import comes_equally_often, pick, places, repeat, taps, whole_factor
 from tec.graph.fold_sizes import scaled
 from tec.ops.dims import Dim, UndecidedSize, bind_hint, is_symbolic
 
@@ -41,12 +41,17 @@ def resize_axes(
     whole = {a: scales[a] * x.shape[a] for a in sizes if not is_symbolic([x.shape[a]])} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
     picked: dict[int, Any] = {}
+    repeated: dict[int, int] = {}
     y = x
     for axis, out in _in_order(x, sizes):
         n, scale = x.shape[axis], scales[axis]
         if is_symbolic([out, n]):
             if antialias:
                 raise UndecidedSize(f"Resize with antialias of {x.type}", hint=bind_hint(out, n))
+            times = whole_factor(n, out)
+            if mode == "nearest" and times == scale and comes_equally_often(transform, nearest, times):
+                repeated[axis] = times
+                continue
             how = resize.Resize(mode, transform, nearest, a, exclude)
             y = resize.resize_axis(c, y, axis, out, how, scale)
             continue
@@ -60,7 +65,7 @@ def resize_axes(
             picks = c.const(index, "int32")
             weights = c.const(weight, "float64" if x.dtype == "float64" else "float32")
             y = c.op("resample", y, picks, weights, axis=axis, nearest=False)
-    y = pick(c, y, picked)
+    y = pick(c, repeat(c, y, repeated) if repeated else y, picked)
     if any(mask.any() for _, mask in outside):
         total = np.zeros(y.shape, bool)
         for axis, mask in outside:

@@ -9,9 +9,9 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders.resample import pick, places, repeat, taps
+from tec.graph.builders.resample import pick, places, repeat, taps, whole_factor
 from tec.graph.builders.resize import Resize, resize_axis
-from tec.ops.dims import Size, is_symbolic
+from tec.ops.dims import is_symbolic
 
 from .importer import AtenCall, aten_op
 from .remedies import FIX_THE_SIZE
@@ -32,7 +32,7 @@ def upsample_nearest(c: AtenCall, x: Value, size: Any, *scales: Any) -> Value:
         if n == out and factor in (None, 1.0):
             continue
         if is_symbolic([n, out]):
-            whole = _whole_factor(n, out)
+            whole = whole_factor(n, out)
             if whole is not None:  # each place as often: a copy, whatever the size is
                 x = repeat(c, x, {axis: whole})
                 continue
@@ -43,11 +43,6 @@ def upsample_nearest(c: AtenCall, x: Value, size: Any, *scales: Any) -> Value:
         place = np.floor((np.arange(out, dtype=np.float32) + np.float32(0.5 if exact else 0)) * step).astype(np.int32)
         picked[axis] = np.minimum(place, n - 1)
     return pick(c, x, picked)
-
-
-def _whole_factor(n: Size, out: Size) -> int | None:
-    times_ = out // n
-    return times_ if isinstance(times_, int) and times_ * n == out else None
 
 
 def _factors(x: Value, scales: Sequence[Any]) -> list[float | None]:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,9 @@ from ..target import Target
 from .cost import Footprint, Kernel
 from .counts import Counts
 from .launched import OPEN_GROUPS, Launch, launches
-from .proof import Made
+
+if TYPE_CHECKING:
+    from .proof import Made
 
 SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
 _CALL = 4  # operations of a call

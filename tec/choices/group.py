@@ -14,8 +14,9 @@ from ..ir import Expr, IntImm, IterVar, Reduce, TensorRead, Var
 from ..ir.build import is_const
 from ..ir.visit import free_vars, walk_exprs
 from ..locks import cached_property
+from ..ops.dims import Dim
 from ..ops.registry import TensorType, static_shape
-from ..ops.typical import typical
+from ..ops.typical import TYPICAL, typical
 from ..records import dataclass
 from ..schedule import Schedule, create_schedule
 from ..schedule.rewrite import replace_inputs, replace_reads, substitute_all
@@ -44,8 +45,8 @@ def shape_key(t: Tensor) -> tuple[Any, ...]:
 
 
 def likely_shape(t: Tensor) -> list[int]:
-    """The dimensions as tiles are chosen by them: symbolic ones as what they are thought to be."""
-    return [typical(n) for n in static_shape(t)]
+    """The dimensions as tiles are chosen by them: symbolic ones as what they are thought to be, and what follows from them (a quotient) as no less than a name stands for."""
+    return [max(typical(n), TYPICAL) if isinstance(n, Dim) else n for n in static_shape(t)]
 
 
 def reduce_size(op: Operation) -> int | None:

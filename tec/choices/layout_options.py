@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..ops.conv import merged_groups
@@ -36,6 +37,7 @@ _LATENCY = 4.0  # clocks of a multiply-add: a plain convolution sums one vector 
 # Clocks of a multiply-add of a plain convolution whose rows are no whole vectors: lane by lane, with a branch.
 _SCALAR = 4.0
 _DEPTHWISE = 2.0  # clocks a vector's multiply-add of a window a channel, which loads both operands
+_NARROW_ROW = 14  # columns of an image deep within a network
 _PICTURE = 224  # rows and columns of a network's input that are open: only how copies compare with sums follows from it
 _FEW_REGISTERS = 16  # vectors that a core without AVX-512 has
 _HOPELESS = 3.0  # times the best by the model: it errs by less
@@ -90,7 +92,7 @@ def options(
 ) -> list[Option]:
     """What may be chosen for an open convolution, with blocks of `sizes`."""
     image = _typical(y)
-    plain_one = _plain(target, w, image, attrs, y.is_symbolic) if x.is_symbolic else _as_it_is(target, x, w, y, attrs)
+    plain_one = _as_it_is(target, _typical(x), w, image, attrs, x.is_symbolic)
     if attrs["groups"] > 1 and not _is_depthwise(w, attrs):
         return [*_in_groups(target, x, w, y, attrs), plain_one]
     found = [*_blocked(target, w, image, attrs, sizes), plain_one]
@@ -159,12 +161,20 @@ def _in_groups(
     yield Option(made, made.x, made.y, _seconds(target, clocks))
 
 
-def _as_it_is(target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Option:
+def _as_it_is(
+    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], is_open: bool
+) -> Option:
     """Plain NCHW by register tiles of channels and columns, or as weights times windows; where rows are too short for them, by sums one after another."""
-    clocks = Sizes.of(x, w, y, attrs).best(target) if y.shape[-1] >= FEWEST_COLUMNS else math.inf
-    clocks = min(clocks, _as_product(target, w, y, attrs))
+    clocks = math.inf
+    if y.shape[-1] >= FEWEST_COLUMNS:
+        sizes = Sizes.of(x, w, y, attrs)
+        clocks = sizes.best(target)
+        if is_open and len(sizes.space) > 1:  # of which half are as narrow as those at the end of a classifier
+            narrow = replace(sizes, space=(*sizes.space[:-1], _NARROW_ROW)).best(target)
+            clocks = (clocks + narrow * sizes.space[-1] / _NARROW_ROW) / 2
+    clocks = clocks if is_open else min(clocks, _as_product(target, w, y, attrs))
     if math.isinf(clocks):
-        return _plain(target, w, y, attrs, False)
+        return _plain(target, w, y, attrs, is_open)
     return Option(None, plain(y.ndim), plain(y.ndim), _seconds(target, clocks))
 
 

@@ -30,6 +30,7 @@ from ..target import as_target
 from ..te import PlaceholderOp
 from .mistakes import words_of
 from .space import Choice, Scheduled, Space
+from .stages import CpuStages
 
 # What a candidate may be unrolled to, so that a proof ends soon (docs/decisions/chain-of-candidates.md has the measurement). A count: by a limit in time the code
 # would depend on how busy the host is.
@@ -127,8 +128,6 @@ def _for_all_sizes(space: Space, scheduled: Scheduled, loops: Loops) -> Func:
         return func
     otherwise = scheduled.otherwise
     if otherwise is None:
-        from .stages import CpuStages  # which stands on families, and these on what is made
-
         plain = CpuStages(space.group, space.target)
         otherwise = plain.build(plain.default)
     rest = _for_all_sizes(space, otherwise, loops)

@@ -43,9 +43,8 @@ class Scheduled:
     outputs: list[Tensor]
     choice: Choice
     given: Sequence[Tensor] = ()  # what `outputs` stand for, where a caller is to name them
-    otherwise: Scheduled | None = (
-        None  # what serves sizes that the schedule's splits are not for (`Split.long`); None: plain stages
-    )
+    # What serves sizes that the schedule's splits are not for (`Split.long`); None: plain stages.
+    otherwise: Scheduled | None = None
 
     def __tec_schedule__(self, args: Sequence[Any], target: Target) -> tuple[Schedule, list[Any]]:
         """The schedule and its parameters, for `tec.build`: tensors of `given` are those of `outputs`."""

@@ -195,9 +195,8 @@ class Fuse:
     def _up(self, value: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
         """What the parents' values are for one of the fused loop."""
         outer, inner = ranges[self.outer], ranges[self.inner]
-        if (
-            isinstance(outer.extent, IntImm) and outer.extent.value == 1
-        ):  # a quotient by what no one knows is seldom proved to be 0
+        if isinstance(outer.extent, IntImm) and outer.extent.value == 1:
+            # A quotient by what no one knows is seldom proved to be 0.
             return outer.min, plus(B.cast(inner.extent.dtype, value), inner.min)
         step = self._wide(_step(inner.extent))
         return (
@@ -250,7 +249,9 @@ class Fuse:
             # `fused < m*n` is one comparison; `fused // n < m` would keep its division by what no one knows, or the number of a step in fewer bits.
             over[self.outer] = False
             return (self.fused,)
-        over[self.outer] = far
+        outer = ranges[self.outer].extent
+        is_one = isinstance(outer, IntImm) and outer.value == 1  # whose place is no quotient: see `_up`
+        over[self.outer], over[self.inner] = far and not is_one, far and is_one
         return ()
 
 

@@ -7,23 +7,24 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
-from ... import te
+from ...ir.dtype import dtype_info
 from ...ops.forms import Form
-from ...ops.sort import joined, neutral
 from ...target import Target
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..cost import Footprint
 from ..group import size_of
 from ..parts import loops
+from ..parts.counts import lanes_for
 from ..space import Choice
 from .running_scan import Scan
 
+_STRIP = 4  # vectors of lines that go along together
 _OPEN_ELEMENTS = 1 << 20  # of a tensor whose sizes are open, for its price
 
 
 class LineScan(loops.LoopForm):
-    """A loop along each line. Lines that lie side by side go along together where sums are of the elements' type: each row is what the row before it was, and its own."""
+    """A loop along each line. Lines that lie side by side go along together in vectors, where they fill one."""
 
     template: ClassVar[str] = "running sum by lines"
     kind: ClassVar[str] = "running"
@@ -42,11 +43,30 @@ class LineScan(loops.LoopForm):
         x, a = self.form.inputs[0], self.form.attrs
         shape = [getattr(d, "value", d) for d in x.shape]
         before, n, after = shape[: a["axis"]], shape[a["axis"]], shape[a["axis"] + 1 :]
+        lanes = lanes_for(a["acc"], self.target)
+        is_short = not after or (isinstance(after[-1], int) and after[-1] < lanes)
+        if is_short or dtype_info(x.dtype).lanes > 1 or x.dtype == "bool":
+            self._one_by_one(ib, sources, results, before, n, after)
+            return
+        with loops.where(ib, after[-1] >= lanes):
+            lines = loops.Lines(shape, a["axis"])
+            Scan(self, lines, ib, sources[0], results[0]).by_strips(lanes, _STRIP, in_registers=True)
+        if not isinstance(after[-1], int):
+            with ib.else_scope():
+                self._one_by_one(ib, sources, results, before, n, after)
+
+    def _one_by_one(
+        self,
+        ib: IRBuilder,
+        sources: list[BufferVar],
+        results: list[BufferVar],
+        before: list[Any],
+        n: Any,
+        after: list[Any],
+    ) -> None:
+        a = self.form.attrs
         with ExitStack() as around:
             at = [around.enter_context(_loop(ib, d, j == 0)) for j, d in enumerate(before)]
-            if after and a["acc"] == x.dtype:
-                _together(self, ib, sources[0], results[0], at, n, after)
-                return
             rest = [around.enter_context(_loop(ib, d, not before and j == 0)) for j, d in enumerate(after)]
             scan = Scan(self, _Line(at, n, rest), ib, sources[0], results[0])
             scan.write(0, 0, n, loops.scalar(ib, a["acc"], "acc", scan.one))
@@ -65,25 +85,3 @@ class _Line(loops.Lines):
 
 def _loop(ib: IRBuilder, count: Index, is_parallel: bool) -> Any:
     return ib.for_range(0, count, "i", kind="parallel" if is_parallel else "serial")
-
-
-def _together(space: LineScan, ib: IRBuilder, src: Any, dst: Any, before: list[Any], n: Any, after: list[Any]) -> None:
-    """All lines behind one index `before`: a row of them after another."""
-    a = space.form.attrs
-    strict, one = a["exclusive"], neutral(a["join"], space.form.inputs[0].dtype)
-
-    def row(k: Any, value: Any) -> None:
-        with ExitStack() as inside:
-            rest = [inside.enter_context(ib.for_range(0, d, "j")) for d in after]
-            dst[(*before, k, *rest)] = value(rest)
-
-    first = n - 1 if a["reverse"] else 0
-    with ib.if_scope(n > 0):
-        row(first, lambda rest: one if strict else src[(*before, first, *rest)])
-    with ib.for_range(1, te.max(n, 1), "k") as step:
-        k, past = (n - 1 - step, n - step) if a["reverse"] else (step, step - 1)
-
-        def value(rest: list[Any]) -> Any:
-            return joined(a["join"], dst[(*before, past, *rest)], src[(*before, past if strict else k, *rest)])
-
-        row(k, value)

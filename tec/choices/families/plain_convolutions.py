@@ -18,7 +18,7 @@ from ...target.cpus import loads_apart
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape
+from ..group import Group, const_shape, likely_shape
 from ..parts import sums
 from ..parts.counts import moved_bytes
 from ..parts.operands import accumulators, anchored
@@ -142,11 +142,14 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     if target.is_gpu or anchor is None:
         return
     op, out = anchor
-    shapes = [const_shape(t) for t in (*op.inputs, op.output(0))]
-    if op.output(0).dtype != "float32" or len(shapes) != 3 or any(None in s for s in shapes):
+    if op.output(0).dtype != "float32" or len(op.inputs) != 2 or None in const_shape(op.inputs[1]):
         return
-    found: list[Space] = [*_as_product(group, target)]
-    if (shapes[-1][-1] or 0) >= FEWEST_COLUMNS:
+    x, y = op.inputs[0], op.output(0)
+    if x.shape[1:2] and None in (const_shape(x)[1], const_shape(y)[1]):
+        return
+    is_open = None in (*const_shape(x), *const_shape(y))
+    found: list[Space] = [] if is_open else [*_as_product(group, target)]
+    if likely_shape(y)[-1] >= FEWEST_COLUMNS:
         found.append(PlainConvolution(group, target, op, out))
     yield from sorted(found, key=lambda s: s.seconds)
 
@@ -170,14 +173,22 @@ class PlainConvolution(Space):
 
     template: ClassVar[str] = TEMPLATE
 
-    def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
+    def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp, width: int | None = None):
+        """width: of a row, where it is open and this is for such rows."""
         super().__init__(group, target)
         self.op, self.out = op, out
-        x, w, y = ([n or 1 for n in const_shape(t)] for t in (*op.inputs, op.output(0)))
+        x, w, y = (likely_shape(t) for t in (*op.inputs, op.output(0)))
         groups = x[1] // w[1]
         copied = math.prod(x) if op.inputs[0].op.tag == "pad" else 0
         self.sizes = Sizes(
-            x[0], groups, w[1], w[0] // groups, tuple(w[2:]), tuple(y[2:]), copied, op.attrs["strides"][-1]
+            x[0],
+            groups,
+            w[1],
+            w[0] // groups,
+            tuple(w[2:]),
+            (*y[2:-1], width or y[-1]),
+            copied,
+            op.attrs["strides"][-1],
         )
         self.parameters = {
             "rows": tuple(range(1, min(16, self.sizes.own_out) + 1)), "columns": self.sizes.widths(target),
@@ -204,7 +215,7 @@ class PlainConvolution(Space):
         acc, final = s[accumulators(s, op, out, "local")], s[out.output(0)]
         n, o, *d, w = final.op.axis
         oo, oi = final.split(o, factor=rows, shift_inwards=True)
-        wo, wi = final.split(w, factor=choice["columns"], shift_inwards=True)
+        wo, wi = final.split(w, factor=choice["columns"], shift_inwards=True, long=True)
         outer = (n, *d, wo, oo) if choice["outer"] == "channels" else (n, oo, *d, wo)
         final.reorder(*outer, oi, wi)
         tile = final.fuse(*outer)
@@ -226,4 +237,13 @@ class PlainConvolution(Space):
             written.append(axis)
         for axis in written:
             acc.unroll(axis)
-        return Scheduled(s, self.group.outputs, choice)
+        return Scheduled(s, self.group.outputs, choice, otherwise=self._for_narrower(choice))
+
+    def _for_narrower(self, choice: Choice) -> Scheduled | None:
+        """What serves where an open row is shorter than the tile: a vector of it, and by halves to the shortest."""
+        lanes = self.sizes.lanes(self.target)
+        width = lanes if choice["columns"] > lanes else choice["columns"] // 2
+        if const_shape(self.out.output(0))[-1] is not None or width < FEWEST_COLUMNS:
+            return None
+        narrower = PlainConvolution(self.group, self.target, self.op, self.out, width)
+        return narrower.build({**narrower.default, "parallel": choice["parallel"]})

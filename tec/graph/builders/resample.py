@@ -40,6 +40,22 @@ def repeat(b: Builder, x: Value, times: Mapping[int, Size]) -> Value:
     return b.reshape(b.broadcast(b.reshape(x, narrow), wide), whole)
 
 
+def whole_factor(n: Size, out: Size) -> int | None:
+    """How many times as large `out` is as `n`, whatever that is; None where it is no whole number of times."""
+    times = out // n
+    return times if isinstance(times, int) and times * n == out else None
+
+
+def comes_equally_often(transform: str, nearest: str, times: int) -> bool:
+    """Whether a nearest resize to so many times an open size takes each place `times` times, one after another. By these transformations what a place comes from moves by
+    one with each `times` places, so that a few say it of all."""
+    if transform not in ("asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"):
+        return False
+    n = 4
+    place = places(transform, n * times, n, times, n * times)
+    return np.array_equal(np.clip(_nearest(place, nearest), 0, n - 1), np.arange(n * times) // times)
+
+
 def places(
     mode: str,
     out: int,

@@ -201,6 +201,7 @@ def _recombine_symbol(f: Simplifier, form: Lin, atom: E.Expr, a: int) -> Lin | N
         if type(inner) is not E.FloorMod or (inner is rem and type(inner.b) is E.IntImm):
             continue
         rest = parts[:i] + parts[i + 1 :]
+        quotient: Any
         quotient, m, x = (
             f.simp(e if e.dtype == wide else f.intern(E.Cast(wide, e)))
             for e in (f.simp(f.make(E.FloorDiv, inner.a, inner.b)), inner.b, inner.a)
@@ -208,6 +209,30 @@ def _recombine_symbol(f: Simplifier, form: Lin, atom: E.Expr, a: int) -> Lin | N
         whole = f.lin(_product(f, [quotient, m, *rest]))
         if whole.terms and not whole.const and all(form.coeff(t) == a * c for t, c in whole.terms.values()):
             return form.without(atom).plus(whole, -a).plus(f.lin(_product(f, [x, *rest])), a)
+        if (
+            inner is not rem
+            and (apart := _beside_quotient(f, form, f.simp(quotient.value), whole.scaled(a))) is not None
+        ):
+            return apart.without(atom).plus(f.lin(_product(f, [x, *rest])), a)
+    return None
+
+
+def _beside_quotient(f: Simplifier, form: Lin, quotient: E.Expr, whole: Lin) -> Lin | None:
+    """`form` without `whole`, a multiple of a widened quotient that stands in a sum which is widened as one: int64(y + x // m) * m is int64(y) * m beside that."""
+    for term, k in form.terms.values():
+        parts = list(factors(term))
+        for i, part in enumerate(parts):
+            if type(part) is not E.Cast or part.dtype != "int64" or part.value.dtype != "int32":
+                continue
+            total, others = f.lin(part.value), parts[:i] + parts[i + 1 :]
+            if total.coeff(quotient) != 1 or not f.trusted(total, "int32"):
+                continue
+            own, left = (
+                f.lin(_product(f, [f.simp(f.intern(E.Cast("int64", e))), *others])).scaled(k)
+                for e in (quotient, f.from_lin(total.without(quotient), "int32"))
+            )
+            if not own.plus(whole, -1).terms and own.const == whole.const:
+                return form.without(term).plus(left)
     return None
 
 

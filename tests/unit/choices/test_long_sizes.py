@@ -8,7 +8,7 @@ import pytest
 import tec
 from tec import te
 from tec.errors import TecError
-from tec.graph import Graph
+from tec.graph import Graph, run_graph
 from tec.ops.dims import Dim
 from tests.seeds import first
 
@@ -83,3 +83,32 @@ def test_axes_of_one_element_leave_no_quotients():
     assert "%" not in net.get_source("ir")
     a, b = _drawn(1, 7, 13), _drawn(1, 7, 13)
     np.testing.assert_array_equal(net.run({"x": a, "y": b})[0], a + b)
+
+
+def test_groups_of_an_open_image_go_by_rows_of_any_length():
+    def graph(shape):
+        g = Graph("g")
+        w = g.constant(_drawn(6, 2, 3, 3))
+        attrs = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 3}
+        g.set_outputs(g.add("conv", [g.input("x", "float32", shape), w], attrs | {"out_space": shape[2:]}))
+        return g
+
+    net = tec.compile(graph((N, 6, M, K)), target="llvm", cache=False)
+    assert [f["choice"]["template"] for f in net.report.choices.values()] == ["cpu plain convolution"]
+    for n, m, k in [(1, 1, 1), (2, 3, 3), (1, 2, 4), (1, 5, 9), (2, 4, 17), (1, 3, 40)]:
+        x = _drawn(n, 6, m, k)
+        np.testing.assert_allclose(net.run({"x": x})[0], run_graph(graph(x.shape), {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("options", [{}, {"exclusive": True, "reverse": True}])
+def test_running_sums_side_by_side_stay_in_registers(dtype, options):
+    g = Graph("g")
+    attrs = {"axis": 1, "exclusive": False, "reverse": False} | options
+    g.set_outputs(g.add("cumsum", [g.input("x", dtype, (N, M, K))], attrs))
+    net = tec.compile(g, target="llvm", cache=False)
+    assert "acc[ramp(" in net.get_source("ir")
+    for n, m, k in [(1, 1, 1), (2, 5, 15), (1, 3, 16), (2, 4, 17), (1, 6, 100)]:
+        x = np.rint(_drawn(n, m, k)).astype(dtype)
+        want = np.cumsum(x[:, ::-1], 1)[:, ::-1] - x if options else np.cumsum(x, 1)
+        np.testing.assert_array_equal(net.run({"x": x})[0], want)

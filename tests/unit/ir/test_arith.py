@@ -43,6 +43,7 @@ def ana():
         ("(f // k // m * m + f // k % m) * k + f % k", "f"),
         ("f // (m + 1) * (m + 1) + f % (m + 1)", "f"),
         ("int64(f // m) * int64(m) + int64(f % m)", "int64(f)"),
+        ("int64(i * 8 + j // 2) * 2 + int64(j % 2)", "int64(j) + int64(i * 8) * 2"),
         ("f // m * n + f % m", "f // m * n + f % m"),
         # split and fuse
         ("(i*4 + j) // 4", "i"),

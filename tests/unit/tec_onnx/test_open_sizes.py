@@ -553,3 +553,21 @@ def test_sums_over_a_long_first_dimension_lose_no_digits(length, axes, shape):
     x = np.full((1 << 18, *shape), 0.1, "float32")
     (got,) = tec.compile(m, cache=False).run({"x": x})
     np.testing.assert_allclose(got, x.sum(tuple(axes), dtype="float64"), rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("transform", "nearest", "is_copy"),
+    [("asymmetric", "floor", True), ("half_pixel", "round_prefer_floor", True), ("asymmetric", "ceil", False), ("align_corners", "floor", False)],
+)  # fmt: skip
+def test_a_nearest_resize_by_a_whole_number_repeats_places(transform, nearest, is_copy):
+    text = f"""agraph (float[1, 2, h, w] x) => (float[1, 2, h2, w2] y) {{
+        s = Constant<value = float[4] {{1, 1, 2, 3}}>()
+        y = Resize<mode = "nearest", coordinate_transformation_mode = "{transform}", nearest_mode = "{nearest}">(x, , s)
+    }}"""
+    resized = model(text)
+    net = tec.compile(resized, "llvm", cache=False)
+    assert is_copy == (len(net.report.functions) == 1)
+    peer = ort.InferenceSession(resized.SerializeToString(), providers=["CPUExecutionProvider"])
+    for h, w in [(1, 1), (3, 5), (2, 16), (4, 33)]:
+        x = np.random.default_rng(h).standard_normal((1, 2, h, w)).astype("float32")
+        np.testing.assert_array_equal(net.run({"x": x})[0], peer.run(None, {"x": x})[0])
