@@ -121,7 +121,7 @@ def moves_ones(node: Node, readers: dict[Value, list[Node]]) -> bool:
         x.node.definition.kind in moved
         and x.node.op != "slice"
         and (after[0].op == "append" or (is_short(y) and taken))
-        and VIEW not in x.node.definition.traits
+        and not any(VIEW in n.definition.traits for n in (x.node, after[0]))  # of two views each shows memory
     )
 
 

@@ -157,3 +157,15 @@ def test_an_output_that_is_a_part_of_an_input(start):
     np.testing.assert_array_equal(got, data[start : start + 3])
     data[:] = 0
     assert got.any()
+
+
+def test_a_view_of_a_view_takes_no_function():
+    """A signal's convolution is one of an image of one row: taking the row out again only takes out a dimension of 1, but what follows shows memory and has no loops to put that into."""
+    g = Graph("views")
+    x = g.input("x", "float16", (1, 4, 40))
+    w = g.constant(np.random.default_rng(1).standard_normal((48, 4, 3)).astype("float16"))
+    attrs = {"strides": (1,), "dilations": (1,), "before": (1,), "after": (1,), "groups": 1, "out_dtype": "float16"}
+    (y,) = g.add("conv", [x, w], attrs)
+    g.set_outputs(g.add("multiply", [y, *g.add("sigmoid", [y], {})], {}))
+    net = tec.compile(g, target="rocm -mcpu=gfx950", cache=False)
+    assert len(net.plan.steps) == 1

@@ -26,6 +26,7 @@ from ...parts.pointwise import begin_cpu
 from ...parts.warpgroups import ROWS
 from ...space import Choice, Scheduled, Space
 from .. import priced_reductions
+from ..window_sums import WindowSums
 from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .halo import HaloConvolution
@@ -51,7 +52,20 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group whose only reduction is a matrix product."""
     if not target.is_gpu:
         yield from _on_cpu(group, target)
-    elif (boxes := _from_boxes(group, target)) is not None:
+    elif (found := WindowSums.match(group, target)) is not None:
+        tiles = list(_of_windows(group, target))
+        if tiles and found.are_quicker(tiles[0]):
+            yield found
+            for space in tiles:
+                space.is_second = True
+        yield from tiles
+    else:
+        yield from _of_windows(group, target)
+
+
+def _of_windows(group: Group, target: Target) -> Iterator[Space]:
+    """The spaces of a product on a GPU whose operand may be windows of an image."""
+    if (boxes := _from_boxes(group, target)) is not None:
         others = list(_gathered(group, target))
         boxes.is_second = bool(others) and _are_enough(others[0], boxes)
         yield from (*others[:1], boxes, *others[1:]) if boxes.is_second else (boxes, *others)

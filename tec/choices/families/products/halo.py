@@ -203,7 +203,7 @@ class HaloConvolution(Space):
     @property
     def least_seconds(self) -> float:
         """Which no choice goes below, without trying them."""
-        return halo_clocks.least_seconds(self.of, self.dtype, self.target)
+        return halo_clocks.least_seconds(self.of, self.dtype, self.target) + self.target.machine.launch_seconds
 
     def cost(self, choice: Choice) -> Cost:
         parts, machine = choice["split_k"], self.target.machine
@@ -215,7 +215,7 @@ class HaloConvolution(Space):
             seconds += (machine.launch_us + 2e-3 * latency_ns(machine, "memory")) * 1e-6 + moved / (
                 level_gbps(machine, "memory") * 1e9
             )
-        return Cost(seconds, limit)
+        return Cost(seconds + machine.launch_seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:
         of, b, parts = self.of, self.boxes(choice), choice["split_k"]

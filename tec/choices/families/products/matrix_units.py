@@ -154,6 +154,8 @@ class MatrixProduct(Space):
 
     def cost(self, choice: Choice) -> Cost:
         found, known = self._seconds(self.tiling(choice), choice["split_k"]), self.figures
+        if self.target.machine.priced_by_model:  # as other templates' prices
+            return replace(found, seconds=found.seconds + self.target.machine.launch_seconds)
         if "over_price" not in known:
             return found
         seconds = found.seconds * known.along("over_price", self._copied_bytes())

@@ -17,7 +17,7 @@ from ....ops.dims import is_symbolic
 from ....ops.typical import is_unbounded, typical
 from ....records import dataclass
 from ....schedule import Schedule
-from ....target import Target
+from ....target import Target, latency_ns
 from ....te import ComputeOp, Tensor, thread_axis
 from ...group import Group, const_shape, same_shape
 from ...parts import ends, grid, needs, padding, split_k, sums
@@ -34,6 +34,7 @@ _BETWEEN = (96, 48)  # rows or columns of a tile: for products that fill little 
 _FEW_ROWS = 16  # of a product whose tile has no more: four threads of runs of four
 _MOST_AHEAD = 64  # terms of the sum that a ring of slots holds
 _RESIDENT = 3  # work-groups of 128 threads with 64 sums each that a multiprocessor should hold: 168 registers a thread
+_AROUND = 3  # waits for memory of a work-group beside those of its steps
 _STEP_CLOCKS = 120  # of a step beside its sums: two barriers, and values on their way through registers
 _GUARD_CLOCKS = 12  # a thread's of an element that comes under conditions: where it lies, and whether it is there
 
@@ -149,6 +150,8 @@ class RegisterBlocks(Space):
         share = -(-groups // machine.units)
         alone = _STEP_CLOCKS * steps * (4 if share == 1 else 2 if share < resident else 1)
         seconds = (share * clocks + alone) / machine.clock_hz + machine.launch_seconds
+        if machine.priced_by_model:  # for arguments, the first tiles, the way of the results
+            seconds += _AROUND * latency_ns(machine, "memory") * 1e-9
         seconds += split_k.traffic_seconds(parts, batch * m * n, machine)
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 

@@ -434,6 +434,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
     from_l2 = all_groups * count * (t.m * lines[0] + t.n * lines[1]) * t.step * shape.bytes
     l2 = from_l2 / (level_gbps(machine, "L2") * 1e9)
     beyond = tile_order.beyond_seconds(t, shape, machine, held(t, shape, target))
+    own = max(1.0, target.chip.simds / t.waves)  # a wavefront alone has one vector unit's lanes and matrix pipe
     mhz, found = float(machine.clock_mhz), (0.0, "")
     for _ in range(3):
         # All clocks are the unit's, and the harder it works the slower it goes; memory's latency stays.
@@ -444,7 +445,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
         )  # fmt: skip
         # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
-        work, chain = max(macs, lds, issue) / clock, known["chain_clocks"] / clock
+        work, chain = max(macs * own, lds, issue * own) / clock, known["chain_clocks"] / clock
         if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
             alone = max(work, (wait + path / clock) / t.prefetch_distance, chain)
         else:
