@@ -124,6 +124,16 @@ def tables(bits: int) -> dict[str, list[mp.mpf]]:
         s = mp.sqrt(z)
         return (mp.log((1 + s) / (1 - s)) / s - 2) / z
 
+    if f32:  # around zero, where an error counts for nothing: of coefficients that are fitted one after another the later ones would have to be exact there
+
+        def log_direct(f: mp.mpf) -> mp.mpf:
+            return (mp.log1p(nz(f)) - nz(f)) / nz(f) ** 2
+
+        def weight(f: mp.mpf) -> mp.mpf:
+            return abs(nz(f) ** 2 / mp.log1p(nz(f)))
+
+        found, _ = remez(log_direct, -1.0001 / 3, 1.0001 / 3 + 1e-3, 9, weight)
+        out["LOG_DIRECT"] = [rounded(c, bits) for c in found]
     table("LOG", log_r, 1e-12, z1, 4 if f32 else 8, lambda z: z / 2)
     q = (float(mp.pi) / 4 * 1.001) ** 2
     table("SIN", lambda z: (mp.sin(mp.sqrt(z)) / mp.sqrt(z) - 1) / z, 1e-12, q, 3 if f32 else 6, lambda z: z)

@@ -17,7 +17,7 @@ from ...ir.visit import walk_exprs
 from ...locks import cached_property
 from ...schedule import Stage
 from ...target import Target
-from ...te import ComputeOp, Operation, Tensor, thread_axis
+from ...te import ComputeOp, Operation, Tensor, compute, thread_axis
 from .. import parallel
 from ..cost import Cost, Footprint, Kernel, on_cores
 from ..group import Group, begin, extent_of, reads_of, reduce_size, same_shape, shape_key, size_of
@@ -42,9 +42,19 @@ def match(group: Group, target: Target) -> Space | None:
     """The space of a group that is computed row by row: one output, which reads at its own row what is summed over rows."""
     reductions, ends = group.reductions(), group.output_ops
     out = ends[0] if reductions and len(ends) == 1 else None
+    if (
+        isinstance(out, ComputeOp)
+        and out.reduce_axis
+        and out.num_outputs == 1
+        and len(reductions) > 1
+        and target.is_gpu
+    ):
+        last = out.output(0)  # a sum over what other sums come to: as a value of the row, which is then written
+        group = Group.of([compute(last.shape, lambda *i: last[i], name=f"{last.name}_row")])
+        (out,) = group.output_ops
     if not isinstance(out, ComputeOp) or out.reduce_axis:
         return None
-    outer = _common_rows(group, out, reductions)
+    outer = _common_rows(group, out, reductions, target.is_gpu)
     kind: type[GpuRows | CpuRows] = GpuRows if target.is_gpu else CpuRows
     return kind.match(group, target, out, outer) if outer else None
 
@@ -152,7 +162,7 @@ class GpuRows(Space):
     @classmethod
     def match(cls, group: Group, target: Target, out: ComputeOp, outer: int) -> GpuRows | None:
         reductions = group.reductions()
-        if outer >= len(out.axis):
+        if outer >= len(out.axis) and len(reductions) < 2:
             return None
         if _is_one_a_row(out, outer) and (len(reductions) < 2 or len({reduce_size(r) for r in reductions}) > 1):
             return None  # one sum a row is a reduction
@@ -290,7 +300,6 @@ class GpuRows(Space):
             block, lead = stage.split(lead, factor=choice["rows"], shift_inwards=True)
             stage.bind(lead, thread_axis("threadIdx.y"))
         stage.bind(block, thread_axis("blockIdx.x"))
-        rest = stage.fuse(*out.axis[outer:])
         tx = thread_axis((0, threads), "threadIdx.x")
         run = self._run(choice)
         # The same elements of a row are a thread's in each pass, and the passes have no loop: what it has loaded stays in its registers.
@@ -304,7 +313,7 @@ class GpuRows(Space):
                 of.unroll(turns)
 
         if not self.has_one_a_row:
-            spread(stage, rest)
+            spread(stage, stage.fuse(*out.axis[outer:]))
         for red in self.group.reductions():
             rstage = s[red]
             spread(rstage, rstage.fuse(*red.reduce_axis))
@@ -330,10 +339,11 @@ def _is_one_a_row(out: ComputeOp, outer: int) -> bool:
     return size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None) == 1
 
 
-def _common_rows(group: Group, out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
-    """How many leading axes of the output all reductions share with it, and are read at; None where that is no row pattern."""
+def _common_rows(group: Group, out: ComputeOp, reductions: list[ComputeOp], may_be_all: bool) -> int | None:
+    """How many leading axes of the output all reductions share with it, and are read at; None where that is no row pattern. may_be_all: also where the output has an
+    element of each row and no axis more."""
     shape = shape_key(out.output(0))
-    best = len(shape) - 1
+    best = len(shape) if may_be_all and len(reductions) > 1 else len(shape) - 1
     for red in reductions:
         own = shape_key(red.output(0))
         k = 0

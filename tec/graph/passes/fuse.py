@@ -8,6 +8,7 @@ of which several outputs are used stays alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import field
 from typing import Any
@@ -28,6 +29,7 @@ from ...ops.registry import (
     VIEW,
 )
 from ...records import dataclass
+from ...target import Target
 from ..aliases import find_aliases, moves_ones
 from ..graph import Graph, Node, Value
 from ..state import Rows, strided
@@ -38,6 +40,8 @@ _MAX_READS = 2 * _MAX_NODES  # two a node of the longest one; two wide concatena
 # Values computed for one element of a group: three a node of the longest one. Reads at several places (a sum of shifted copies of a
 # sum of shifted copies ...) multiply from step to step; memory is cheaper than computing the same again so often.
 _MAX_EVALUATIONS = 3 * _MAX_NODES
+# Elements of a row that the threads of a work-group keep from pass to pass: 32 each of 1,024. Shorter ones are little work, for which a launch is much.
+_LONGEST_ROW, _SHORT_ROW = 1 << 15, 1 << 12
 
 
 @dataclass(eq=False)
@@ -121,6 +125,7 @@ def fuse(graph: Graph, rows: Rows | None = None) -> list[FusedGroup]:
         for n in group.nodes:
             of[n] = group
     _join_forks(graph, state)
+    _join_rows(graph, state)
     position = {n: k for k, n in enumerate(graph.nodes)}
     groups = list(dict.fromkeys(of[n] for n in graph.nodes))
     for g in groups:
@@ -153,6 +158,90 @@ def _join_forks(graph: Graph, state: _State) -> None:
             for n in group.nodes:
                 of[n] = before
             break
+
+
+def _join_rows(graph: Graph, state: _State) -> None:
+    """On a GPU: what is summed over rows, and the work on the same rows that alone reads it, which then are read once (a row over its norm; the cosine of two)."""
+    target = Target.current()
+    if target is None or not target.is_gpu:
+        return
+    for group in dict.fromkeys(state.of[n] for n in reversed(graph.nodes)):
+        if group.nodes[0] in state.of and state.of[group.nodes[0]] is group:
+            _take_row_sums(group, state, target.machine.units)
+
+
+def _take_row_sums(group: FusedGroup, state: _State, units: int) -> None:
+    rows: _RowShape | None = None
+    left = group.inputs
+    while left:
+        v = left.pop()
+        before = state.of[v.node] if v.node is not None and v not in state.outputs else None
+        if before is None or before is group or before.nodes[-1] is not v.node or v.node in state.alone:
+            continue
+        if any(state.of.get(r) is not group for r in state.readers[v]):
+            continue
+        if len(before.nodes) + len(group.nodes) > _MAX_NODES or _reads(group, before, group.nodes[-1]) > _MAX_READS:
+            continue
+        found = rows or _row_shape(before)
+        if found is None or not found.is_worth(units) or not (rows or found.holds(group)) or not found.holds(before):
+            continue
+        if before.anchor is None and not _cheap(before):
+            continue
+        if before.anchor is not None and not _same_rows(before, group, found):
+            continue
+        group.nodes[:0] = before.nodes
+        group.anchor = group.anchor or before.anchor
+        for n in before.nodes:
+            state.of[n] = group
+        rows, left = found, group.inputs
+
+
+@dataclass(frozen=True)
+class _RowShape:
+    """Rows along the last `count` axes of values of a shape."""
+
+    shape: tuple[int, ...]
+    count: int
+
+    @property
+    def one_a_row(self) -> tuple[int, ...]:
+        return (*self.shape[: len(self.shape) - self.count], *(1,) * self.count)
+
+    def is_worth(self, units: int) -> bool:
+        """Whether a work-group may have a row: its threads keep it, and there are enough of them, or little work."""
+        length = math.prod(self.shape[len(self.shape) - self.count :])
+        return length <= _LONGEST_ROW and (math.prod(self.one_a_row) >= units or length <= _SHORT_ROW)
+
+    def holds(self, group: FusedGroup) -> bool:
+        """Whether a group computes values of these rows and sums of them, and nothing else."""
+        own = {self.shape, self.one_a_row, self.one_a_row[: -self.count]}
+        sums = [n for n in group.nodes if n.definition.kind == REDUCTION]
+        pure = all(n.definition.kind in (ELEMENTWISE, BROADCAST) for n in group.nodes if n not in sums)
+        shapes = all(v.shape in own for n in group.nodes for v in n.outputs)
+        return pure and shapes and len(group.outputs) == 1 and all(map(self._is_sum, sums))
+
+    def _is_sum(self, node: Node) -> bool:
+        axes = tuple(sorted(a % len(self.shape) for a in node.attrs.get("axes", ())))
+        last = tuple(range(len(self.shape) - self.count, len(self.shape)))
+        along = ALONG_AXES in node.definition.traits and len(node.outputs) == 1
+        return along and axes == last and all(v.shape == self.shape for v in node.inputs)
+
+
+def _row_shape(group: FusedGroup) -> _RowShape | None:
+    """The rows that a group sums over."""
+    node = group.anchor
+    if node is None or not _sums_along_axes(node) or not node.attrs.get("axes"):
+        return None
+    (x,) = node.inputs[:1]
+    if not all(isinstance(n, int) for n in x.shape):
+        return None
+    return _RowShape(x.shape, len(node.attrs["axes"]))
+
+
+def _same_rows(before: FusedGroup, group: FusedGroup, rows: _RowShape) -> bool:
+    """Whether both read a value of all rows, and what one makes for the other is one a row."""
+    common = {v for v in before.inputs if v.shape == rows.shape} & set(group.inputs)
+    return bool(common) and before.outputs[0].shape == rows.one_a_row
 
 
 def _sums_along_axes(anchor: Node | None) -> bool:
