@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -10,6 +12,7 @@ from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
 from .grammar import Op, Value
 from .layouts import Layout
+from .places import ACCESS_BYTES
 from .state import ZERO, Held, Point
 from .warpgroups import Warpgroups
 
@@ -47,10 +50,12 @@ class Products(Warpgroups):
         wide = v.ty.dtype.tec
         k = a.ty.shape[-1]
         start = self.reader(acc, layout)
-        at_a = self.staged(self.reader(a, self.natural(a)), self.natural(a), a.ty.dtype.tec, a.ty.shape, "a")
-        at_b = self.staged(self.reader(b, self.natural(b)), self.natural(b), b.ty.dtype.tec, b.ty.shape, "b")
+        at_a, at_b = (self._accessible(x, role) for x, role in ((a, "a"), (b, "b")))
         made = self.stored(start, layout, wide, "sum")
-        step = E.Var("k", "int32", True)
+        # Steps that one access brings of a row of a.
+        together = min(k, ACCESS_BYTES // dtype_info(a.ty.dtype.tec).bytes) if self.gpu else 1
+        turn, within = E.Var("k", "int32", True), E.Var("step", "int32", True)
+        step = B.add(B.mul(turn, together), within) if together > 1 else turn
 
         def add(p: Point) -> S.Stmt:
             at = [x.at for x in p]
@@ -62,9 +67,18 @@ class Products(Warpgroups):
 
         with self.block() as items:
             self.visit(layout, add)
-        self.emit(S.For(step, ZERO, E.IntImm(k), close(items)))
+        body = close(items)
+        if together > 1:
+            body = S.For(within, ZERO, E.IntImm(together), body, S.ForKind.UNROLLED)
+        self.emit(S.For(turn, ZERO, E.IntImm(k // together), body))
         self.barrier()
         self.held[id(v)] = Held(made.buffer, layout)
+
+    def _accessible(self, v: Value, role: str) -> Callable[[Sequence[E.Expr]], tuple[Buffer, E.Expr]]:
+        """An operand in shared memory, neighbours of a row at places that one access reaches."""
+        layout, dtype = self.natural(v), v.ty.dtype.tec
+        vector = ACCESS_BYTES // dtype_info(dtype).bytes if self.gpu else 1
+        return self.staged(self.reader(v, layout), layout, dtype, v.ty.shape, role, vector)
 
     def in_blocks(self, op: Op) -> None:
         """On a CPU: a block of sums in registers at a time, with a row of b as vectors and elements of a spread over them."""

@@ -340,10 +340,10 @@ class Reading(State):
         return Held(buffer, layout)
 
     def staged(
-        self, read: Read, layout: Layout, dtype: str, shape: Sequence[int], tag: str = ""
+        self, read: Read, layout: Layout, dtype: str, shape: Sequence[int], tag: str = "", vector: int = 1
     ) -> Callable[[Sequence[E.Expr]], tuple[Buffer, E.Expr]]:
-        """A tile in shared memory: a function from coordinates to where an element is. All threads have met."""
-        place, size = rows(shape, dtype)
+        """A tile in shared memory: a function from coordinates to where an element is. All threads have met. `vector`: neighbours that are accessed at once."""
+        place, size = rows(shape, dtype, vector=vector)
         if self.gpu and size * dtype_info(dtype).bytes > self.target.lds_bytes // 2:  # a second one is to fit
             place, size = rows(shape, dtype, False)
         where = self.arena(dtype, size, tag)
@@ -353,7 +353,7 @@ class Reading(State):
         def put(p: Point) -> S.Stmt:
             return self.guarded(self.store(where, [place([a.at for a in p])], read(p)), owner)
 
-        self.visit(layout, put)
+        self.visit(layout, put, min(layout[-1].low_run(), vector) if layout else 1)
         self.barrier()
         return lambda at: (where, place(at))
 
@@ -386,9 +386,11 @@ def agree(have: Layout, want: Layout) -> bool:
     return all(a == b or a.size == 1 for a, b in zip(have, want))
 
 
-def rows(shape: Sequence[int], dtype: str, pads: bool = True) -> tuple[Callable[[Sequence[E.Expr]], E.Expr], int]:
-    """Where a tile's elements stand in shared memory, and how many elements that takes. `pads`: rows begin in different banks."""
-    stride = padded(shape[-1], dtype_info(dtype).bytes) if pads and len(shape) > 1 else shape[-1]
+def rows(
+    shape: Sequence[int], dtype: str, pads: bool = True, vector: int = 1
+) -> tuple[Callable[[Sequence[E.Expr]], E.Expr], int]:
+    """Where a tile's elements stand in shared memory, and how many elements that takes. `pads`: rows begin in different banks, at a multiple of `vector` elements."""
+    stride = padded(shape[-1], dtype_info(dtype).bytes, vector) if pads and len(shape) > 1 else shape[-1]
     count = 1
     for n in shape[:-1]:
         count *= n

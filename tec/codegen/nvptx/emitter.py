@@ -7,6 +7,8 @@ Source: LLVM's "User Guide for NVPTX Back-end".
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...ir import expr as E
 from ...ir import stmt as S
 from ...ir.buffer import Buffer
@@ -87,9 +89,25 @@ class NvptxFrame(GpuFrame):
 
 
 _WIDEST_LOAD = 16  # bytes
-# Bytes of a load under a predicate: the letter of its register in a statement of assembly, LLVM's type. Of wider ones ptxas predicates few branches itself, and puts them
-# where the numbers are needed (a norm's weights: 64 registers for 69).
-_ACCESSES = {1: ("h", "i16"), 2: ("h", "i16"), 4: ("r", "i32")}
+
+
+class _Access(NamedTuple):
+    """A load under a predicate: the letter of its registers in a statement of assembly, LLVM's type, and how many there are."""
+
+    letter: str
+    kind: str
+    words: int = 1
+
+
+# By bytes. Of several words for narrow numbers alone: of wide ones ptxas predicates few branches itself, and puts them where the numbers are needed (a norm's weights:
+# 64 registers for 69).
+_ACCESSES = {
+    1: _Access("h", "i16"),
+    2: _Access("h", "i16"),
+    4: _Access("r", "i32"),
+    8: _Access("r", "i32", 2),
+    16: _Access("r", "i32", 4),
+}
 
 
 class NvptxMemory(GpuMemory):
@@ -127,21 +145,41 @@ class NvptxMemory(GpuMemory):
         seven predicates of a thread are then too few for ptxas to start all loads before the first is waited for (a loss over a vocabulary: 1.46 times Triton's time)."""
         found, info = self.first_of(load), dtype_info(load.dtype)
         nbytes = info.bytes * info.lanes
-        if found is None or nbytes not in _ACCESSES or self.em.frame.starts_early:
+        access = _ACCESSES.get(nbytes)
+        if found is None or access is None or (access.words > 1 and info.bytes >= 4) or self.em.frame.starts_early:
             return None
         p, base = found
         if self.alignment(p, load.buffer, base, nbytes) < nbytes:
             return None
-        letter, kind = _ACCESSES[nbytes]
         holds, (address, _) = self.expr(in_order(cond)), self.address(load.buffer, base)
-        own, whole = self.reg(load.dtype), f"i{8 * nbytes}"
+        own, whole, kind = self.reg(load.dtype), f"i{8 * nbytes}", access.kind
         before = self.expr(other)
+        if access.words > 1:
+            return self._words(access, f"{p.type} {address}, i1 {holds}", before, own)
         before = before if own == whole else self.op(f"bitcast {own} {before} to {whole}")
         before = before if whole == kind else self.op(f"zext {whole} {before} to {kind}")
-        text, args = f"@$2 ld.global.nc.b{8 * nbytes} $0, [$1];", f"{p.type} {address}, i1 {holds}, {kind} {before}"
-        got = self.op(f'call {kind} asm "{text}", "={letter},l,b,0"({args}) nounwind memory(none)')
+        text = f"@$2 ld.global.nc.b{8 * nbytes} $0, [$1];"
+        args = f"{p.type} {address}, i1 {holds}, {kind} {before}"
+        got = self.op(f'call {kind} asm "{text}", "={access.letter},l,b,0"({args}) nounwind memory(none)')
         got = got if whole == kind else self.op(f"trunc {kind} {got} to {whole}")
         return got if own == whole else self.op(f"bitcast {whole} {got} to {own}")
+
+    def _words(self, access: _Access, where: str, before: str, own: str) -> str:
+        """Narrow numbers by one load of some words: in the block of a branch LLVM would take them apart, where each load is then waited for before the next begins."""
+        n = access.words
+        words, results = f"<{n} x i32>", ", ".join(["i32"] * n)
+        start = self.op(f"bitcast {own} {before} to {words}")
+        given = [self.op(f"extractelement {words} {start}, i32 {k}") for k in range(n)]
+        registers = ", ".join(f"${k}" for k in range(n))
+        text = f"@${n + 1} ld.global.nc.v{n}.b32 {{{registers}}}, [${n}];"
+        constraints = ",".join(["=r"] * n + ["l", "b"] + [str(k) for k in range(n)])
+        args = ", ".join([where, *(f"i32 {v}" for v in given)])
+        got = self.op(f'call {{ {results} }} asm "{text}", "{constraints}"({args}) nounwind memory(none)')
+        made = "undef"
+        for k in range(n):
+            word = self.op(f"extractvalue {{ {results} }} {got}, {k}")
+            made = self.op(f"insertelement {words} {made}, i32 {word}, i32 {k}")
+        return self.op(f"bitcast {words} {made} to {own}")
 
     def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
         """The constant part of an index comes last: accesses that differ by it alone have one register, and an immediate offset each. Of shared memory LLVM

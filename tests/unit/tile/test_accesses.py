@@ -329,3 +329,40 @@ def test_columns_beyond_a_constant_in_rows_below_a_number(on: On, dtype: type) -
         padded[(1,)](on.array(x), out, 6, D=d, FIRST=first, M=8, N=n)
         want[:6, : d - first] = x[:6, first:]
         np.testing.assert_array_equal(on.numpy(out), want)
+
+
+@tl.jit
+def mixed(x, y, z, n, BLOCK: tl.constexpr):
+    k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(x + k, mask=k < n, other=1.0).to(tl.float32)
+    b = tl.load(y + k, mask=k < n, other=2.0).to(tl.float32)
+    tl.store(z + k, (a * b).to(tl.bfloat16), mask=k < n)
+
+
+def test_masked_loads_of_eight_halves_begin_before_the_first_is_waited_for() -> None:
+    """Of a branch LLVM takes the halves apart in the block that loads them."""
+    given = ("*bf16:16", "*bf16:16", "*bf16:16", "i32:16")
+    text = mixed.asm(HOPPER, *given, BLOCK=2048, num_warps=2)
+    assert counted(text, r"@%p\d+ ld\.global\.nc\.v4") == (8,)
+    assert text.rindex("ld.global.nc") < text.index("mul.f32")
+    x, y = (np.random.default_rng(k).standard_normal(1000).astype(ml_dtypes.bfloat16) for k in range(2))
+    z = np.zeros_like(x)
+    interpreted(mixed, HOPPER, (2,), x, y, z, 992, BLOCK=512, num_warps=2)
+    want = (x.astype("f4") * y.astype("f4")).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(z, np.where(np.arange(1000) < 992, want, z.dtype.type(0)))
+
+
+@tl.jit
+def exact_product(x, y, z, N: tl.constexpr, K: tl.constexpr):
+    i, j, k = tl.arange(0, 16), tl.arange(0, N), tl.arange(0, K)
+    a, b = tl.load(x + i[:, None] * K + k[None, :]), tl.load(y + k[:, None] * N + j[None, :])
+    tl.store(z + i[:, None] * N + j[None, :], tl.dot(a, b, allow_tf32=False))
+
+
+def test_a_product_without_a_unit_reads_four_neighbours_of_shared_memory_at_once() -> None:
+    text = exact_product.asm(HOPPER, *["*fp32:16"] * 3, N=32, K=16, num_warps=1)
+    assert counted(text, r"ld\.shared\.v4", r"ld\.shared\.b32", r"st\.shared\.b32") == (8, 0, 0)
+    x, y = (np.random.default_rng(k).standard_normal(s).astype("f4") for k, s in enumerate(((16, 8), (8, 32))))
+    z = np.zeros((16, 32), "f4")
+    interpreted(exact_product, HOPPER, (1,), x, y, z, N=32, K=8, num_warps=2)
+    np.testing.assert_allclose(z, x @ y, rtol=1e-5, atol=1e-5)
