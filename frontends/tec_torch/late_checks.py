@@ -4,7 +4,7 @@ A call that waited for its own checks would keep the host from queueing the next
 into pinned memory, behind its kernels in the stream, and later calls look at what has arrived:
 
     late.tell()            raises for an earlier call
-    late.queue(flags)      copies this call's
+    late.queue(copy)       copies this call's
     synchronize()          waits for all calls, and raises
 
 Kernels clamp an index that is outside or leave its element out, so that until then a result is wrong and no other memory is touched.
@@ -17,7 +17,7 @@ import ctypes
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import torch
@@ -36,8 +36,8 @@ class _Slot:
     """Pinned memory for the flags of one call."""
 
     def __init__(self, memory: torch.Tensor):
-        self.memory = memory
-        self.bytes = (ctypes.c_char * memory.numel()).from_address(memory.data_ptr())
+        self.memory, self.place = memory, memory.data_ptr()
+        self.bytes = (ctypes.c_char * memory.numel()).from_address(self.place)
 
 
 class _Pool:
@@ -82,14 +82,14 @@ class LateChecks:
         with torch.inference_mode(False):
             return torch.ones(len(self._unknown), dtype=torch.uint8, device=device)
 
-    def queue(self, flags: torch.Tensor, is_captured: bool) -> None:
-        """Copy a call's flags to the host, in torch's current stream. is_captured: into a graph of torch's."""
+    def queue(self, copy: Callable[[int, int], None], is_captured: bool) -> None:
+        """Copy a call's flags to the host by `copy(address, bytes)`, which waits for nothing. is_captured: into a graph of torch's."""
         with _LOCK:
             slot = _POOL.take(len(self._unknown))
             slot.bytes.raw = self._unknown
             (self._captured if is_captured else self._waiting).append(slot)
             _OPEN.add(self)
-        slot.memory.copy_(flags, non_blocking=True)
+        copy(slot.place, len(self._unknown))
 
     def tell(self) -> None:
         """Raises ArgumentError where an earlier call's flags have arrived and say that an index was outside."""

@@ -21,6 +21,7 @@ from tec.runtime.plans.layout import Binding
 from .late_checks import LateChecks, synchronize
 
 _MOST_SHAPES = 256  # sets of shapes whose numbers are kept
+_LEGACY_STREAM = 1  # the default stream by a handle: a copy without one waits
 _WAITS = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0"  # torch's own word for calls that tell their own errors
 
 # What inductor's own code asks: torch.empty and torch.cuda.current_device take several times as long. Of the current device. Absent from builds without CUDA.
@@ -99,12 +100,13 @@ class PlacedCalls:
         if late is None:
             self._run(runs, binding, places, device.index)
             return self._seen(made) if self._checks else made
-        flags = self._flags[device]
-        begin = flags.data_ptr()
+        begin = self._flags[device].data_ptr()
         late.tell()
         with self._order:  # a call in another stream writes the flags when they are copied
             is_captured = self._run(runs, binding, (*places, *[begin + k for k in late.offsets]), device.index)
-            late.queue(flags, is_captured)
+            stream = torch._C._cuda_getCurrentRawStream(device.index) or _LEGACY_STREAM
+            driver: Any = runs.device.driver
+            late.queue(lambda to, n: driver.copy_from_device(device.index, to, begin, n, stream), is_captured)
         if _WAITS and not is_captured:
             synchronize()
         return made

@@ -43,6 +43,14 @@ def const_like(value: float, x: Any) -> Any:
     return number(value, x.dtype)
 
 
+def _mish(x: Any) -> Any:
+    """x * tanh(log(1 + e^x)): the tangent is the quotient of e^2x + 2 e^x and that plus 2, or both over e^2x, so that no power overflows."""
+    e = te.exp(-te.abs(x))
+    square, twice, two = e * e, e + e, const_like(2, x)
+    upper = te.select(x < 0, square + twice, const_like(1, x) + twice)
+    return x * (upper / (upper + te.select(x < 0, two, square * two)))
+
+
 def _gelu(x: Any) -> Any:
     """x / 2 * (1 + erf(x / sqrt(2))); of 16 bits in float32 inside, since 1 + erf loses what is small of it."""
     y = x.astype("float32") if dtype_info(x.dtype).bits == 16 else x
@@ -116,7 +124,7 @@ unary(
 unary("softplus", lambda x: te.max(x, const_like(0, x)) + te.log1p(te.exp(-te.abs(x))), traits="fc")
 unary("softsign", lambda x: x / (te.abs(x) + const_like(1, x)), traits="f")
 unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * const_like(alpha, x)), traits="fch")
-unary("mish", lambda x: x * te.tanh(te.max(x, const_like(0, x)) + te.log1p(te.exp(-te.abs(x)))), traits="fc")
+unary("mish", _mish, traits="fc")
 unary("gelu", _gelu, traits="fch")
 unary(
     "gelu_tanh",

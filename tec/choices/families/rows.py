@@ -197,7 +197,8 @@ class GpuRows(Space):
             return
         if "short" in self.figures and self.longest * self.element_bytes <= self.figures["short"]:
             shared = {"threads": (8, 16, 32), "piece": self.parameters["piece"], "rows": (8, 4, 2), "parts": (1,)}
-            yield from (c for c in self.legal(shared) if c["threads"] < 2 * self.longest)
+            kept = (c for c in self.legal(shared) if self._in_registers(c["threads"]))
+            yield from (c for c in kept if c["threads"] < 2 * self.longest)
 
     def _parted_choices(self) -> Iterator[Choice]:
         parts = self.parameters["parts"][1:]

@@ -215,12 +215,13 @@ class _RowShape:
     def holds(self, group: FusedGroup) -> bool:
         """Whether a group computes values of these rows and sums of them, and nothing else."""
         own = {self.shape, self.one_a_row, self.one_a_row[: -self.count]}
-        sums = [n for n in group.nodes if n.definition.kind == REDUCTION]
+        sums = [n for n in group.nodes if n.definition.kind == REDUCTION or ROW in n.definition.traits]
         pure = all(n.definition.kind in (ELEMENTWISE, BROADCAST) for n in group.nodes if n not in sums)
         shapes = all(v.shape in own for n in group.nodes for v in n.outputs)
         return pure and shapes and len(group.outputs) == 1 and all(map(self._is_sum, sums))
 
     def _is_sum(self, node: Node) -> bool:
+        """Or an operator of whole rows: softmax and its logarithm."""
         axes = tuple(sorted(a % len(self.shape) for a in node.attrs.get("axes", ())))
         last = tuple(range(len(self.shape) - self.count, len(self.shape)))
         along = ALONG_AXES in node.definition.traits and len(node.outputs) == 1
@@ -230,7 +231,7 @@ class _RowShape:
 def _row_shape(group: FusedGroup) -> _RowShape | None:
     """The rows that a group sums over."""
     node = group.anchor
-    if node is None or not _sums_along_axes(node) or not node.attrs.get("axes"):
+    if node is None or not (_sums_along_axes(node) or ROW in node.definition.traits) or not node.attrs.get("axes"):
         return None
     (x,) = node.inputs[:1]
     if not all(isinstance(n, int) for n in x.shape):
@@ -239,7 +240,9 @@ def _row_shape(group: FusedGroup) -> _RowShape | None:
 
 
 def _same_rows(before: FusedGroup, group: FusedGroup, rows: _RowShape) -> bool:
-    """Whether both read a value of all rows, and what one makes for the other is one a row."""
+    """Whether both read a value of all rows, and what one makes for the other is one a row; or it makes rows that the other sums."""
+    if before.outputs[0].shape == rows.shape:
+        return group.anchor is not None
     common = {v for v in before.inputs if v.shape == rows.shape} & set(group.inputs)
     return bool(common) and before.outputs[0].shape == rows.one_a_row
 

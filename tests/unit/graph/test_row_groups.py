@@ -41,6 +41,15 @@ def standard(b, x, y):
     return b.op("divide", d, b.op("sqrt", b.op("add", total(b, "reduce_mean", b.op("square", d)), b.like(1e-3, x))))
 
 
+def entropy(b, x, y):
+    p, log = (b.op(op, x, axes=(x.ndim - 1,)) for op in ("softmax", "log_softmax"))
+    return b.op("neg", total(b, "reduce_sum", b.op("multiply", p, log), keepdims=False))
+
+
+def log_of(x):
+    return x - np.logaddexp.reduce(x, -1, keepdims=True)
+
+
 def norms(x):
     return np.maximum(np.sqrt((x * x).sum(-1, keepdims=True)), 1e-3)
 
@@ -49,6 +58,7 @@ MADE = {
     over_norm: lambda x, y: x / norms(x),
     between_extremes: lambda x, y: (x - x.min(-1, keepdims=True)) / (np.ptp(x, -1, keepdims=True) + 1e-3),
     cosine: lambda x, y: (x / norms(x) * (y / norms(y))).sum(-1),
+    entropy: lambda x, y: -(np.exp(log_of(x)) * log_of(x)).sum(-1),
     standard: lambda x, y: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3),
 }
 
