@@ -485,3 +485,11 @@ def test_tiles_are_dealt_evenly():
     loads = [longest(blocks, 4, True, 132, resident, False)[0] for resident in (1, 2)]
     assert 56 * 57 // 2 * 4 / 132 <= loads[0] <= loads[1] <= 2 * 56
     assert longest((3, 2, 1), 1, False, 132, 2, False) == (3, 1, 3)
+
+
+@pytest.mark.parametrize("sizes", [(1, 32, 32, 57, 57, 256, 256), (1, 12, 12, 600, 600, 256, 256)])
+def test_defaults_ask_for_all_of_a_block_at_once(sizes: tuple[int, ...]) -> None:
+    """Registers suffice for the next keys and values, so that a wavefront waits for all of them and not for one after another."""
+    net = tec.compile(build({"right": 0}, {}, sizes, "float16"), target="rocm -mcpu=gfx950", cache=False)
+    waits = net.get_source("asm").count("s_waitcnt vmcnt(0)")
+    assert waits < 20  # 92 where they do not

@@ -58,6 +58,27 @@ def test_sums_by_themselves_where_parts_would_be_joined(columns: int, template: 
     assert spaces(outs, "rocm -mcpu=gfx942")[0].template == template
 
 
+@pytest.mark.parametrize(
+    ("chip", "sizes", "template"),
+    [
+        ("gfx950", (11, 185, 24), "gpu reduction"),  # 2.8 us in the time model, 6.9 as tiles
+        ("gfx950", (64, 185, 512), "matrix product"),
+        ("gfx1030", (16, 323, 24), "gpu reduction"),
+        ("gfx1030", (512, 323, 512), "blocked product"),
+    ],
+)
+def test_sums_by_themselves_where_tiles_are_few(chip: str, sizes: tuple[int, int, int], template: str) -> None:
+    m, k, n = sizes
+    _, outs = program("matmul", {}, ("float32", (m, k)), ("float32", (k, n)))
+    assert spaces(outs, f"rocm -mcpu={chip}")[0].template == template
+
+
+def test_products_of_any_number_of_rows_stay_tiles() -> None:
+    """Of sums by themselves no price is known there."""
+    _, outs = program("matmul", {}, ("float32", (Dim("rows"), 185)), ("float32", (185, 24)))
+    assert spaces(outs, "rocm -mcpu=gfx950")[0].template == "matrix product"
+
+
 SUMS = [
     ("float16", (8, 72, 7), (0, 1), True, "reduce_max", {"blocks": 1, "threads": 128}),
     ("float32", (3, 512, 5), (1,), True, "reduce_sum", {"blocks": 2, "threads": 128}),

@@ -59,6 +59,11 @@ def takes(target: Target, dtype: str, size: Index, value_size: Index) -> bool:
     return whole and target.is_gpu and bool(fragments(dtype, target))
 
 
+# Registers that an operand can name. CDNA has as many accumulation registers beside, but LLVM puts few values there that are no sums: it then asks for the
+# next keys one by one and waits for each.
+_NAMED = 256
+
+
 class MatrixAttention(SplitAttention):
     """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
@@ -100,16 +105,18 @@ class MatrixAttention(SplitAttention):
         total: int = (rows * (value_size + keys) + queries + moving) // wave + self.figures.count("registers_beside")
         return total
 
+    def _held_registers(self, choice: Choice) -> int:
+        """A work-group of two wavefronts a SIMD holds LLVM to the registers that there are."""
+        is_held = self.is_wide and choice["waves"] >= 2 * self.target.chip.simds
+        return self.registers(choice) - (self.figures.count("registers_spared") if is_held else 0)
+
     def why_not(self, choice: Choice) -> str | None:
         f = self.units[choice["unit"]]
         if choice["rows"] % f.queries or choice["keys"] % max(f.instr.k, f.keys):
             return "a wavefront's queries, or the keys of a block, are no whole number of tiles"
-        chip, need = self.target.chip, self.registers(choice)
+        chip, need, tight = self.target.chip, self.registers(choice), self._held_registers(choice)
         if need > chip.vgprs:
             return f"{need} registers of a lane, there are {chip.vgprs}"
-        # A work-group of two wavefronts a SIMD holds LLVM to the registers that there are.
-        spared = self.figures.count("registers_spared") if self.is_wide and choice["waves"] >= 2 * chip.simds else 0
-        tight = need - spared
         if chip.registers(self.target.wavefront_size)[0] // tight * chip.simds < choice["waves"]:
             return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
         return needs.shared_memory(shared_bytes(f, self.g, self.dtype, choice), self.target.lds_bytes)
@@ -117,7 +124,9 @@ class MatrixAttention(SplitAttention):
     def drafts(self) -> Iterator[Choice]:
         # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
         usual = 2 if self.target.chip.background_copies else 1
-        undivided = self.legal({**self.parameters, "stages": (usual, 0), "splits": (1,)})
+        undivided = list(self.legal({**self.parameters, "stages": (usual, 0), "splits": (1,)}))
+        if next(iter(self.units.values())).instr.unit == "mfma":
+            undivided = [c for c in undivided if self._held_registers(c) <= _NAMED] or undivided
         legal = [{**c, "splits": n} for c in undivided for n in self._divided(c)]
         most = max((c["stages"] for c in legal), default=0)
         ahead = [c for c in legal if c["stages"] == most]

@@ -26,6 +26,7 @@ from ...parts.pointwise import begin_cpu
 from ...parts.warpgroups import ROWS
 from ...space import Choice, Scheduled, Space
 from .. import priced_reductions
+from ..gpu_reductions import GpuReduction
 from ..window_sums import WindowSums
 from . import few_terms, folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
@@ -45,6 +46,7 @@ _MOST_VECTORS = 6  # of a tile
 _UNDER_WAY = 8  # multiply-adds that keep a core's units busy: two a clock, of four clocks each
 # Of the price of gathered windows, that boxes should take at most: neither price is better than that.
 _BOXES_WORTH = 0.95
+_ALONE_WORTH = 0.75  # of a tiled product's price, that sums by themselves should take at most
 _AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
@@ -138,6 +140,10 @@ def _from_boxes(group: Group, target: Target) -> HaloConvolution | None:
 
 def _on_gpu(group: Group, target: Target) -> Iterator[Space]:
     rest = list(_through_shared(group, target))
+    alone = _alone(group, target) if target.machine.priced_by_model else None
+    if rest and alone is not None:
+        # Of few outputs tiles fill no machine, and each of their steps waits for the last one's.
+        rest[0].is_second = alone.seconds < _ALONE_WORTH * rest[0].seconds
     blocks = next((s for s in rest if isinstance(s, RegisterBlocks)), None)
     for op in group.reductions():
         hopper = WarpgroupProduct.match(group, target, op)
@@ -148,6 +154,17 @@ def _on_gpu(group: Group, target: Target) -> Iterator[Space]:
             bulk.is_second = blocks is not None and blocks.seconds < bulk.seconds
             yield bulk
     yield from rest
+
+
+def _alone(group: Group, target: Target) -> GpuReduction | None:
+    """Sums by themselves of a product of known sizes whose price says all that they do: windows would be made again for each, and packed weights unpacked."""
+    found = group.form("product")
+    if found is None or not found[0].attrs["contraction"].few_is_thin:
+        return None
+    if any(op.tag != "matmul" for op in group.reductions()):
+        return None
+    space = priced_reductions.match(group, target)
+    return space if space is not None and space.outputs else None
 
 
 def _through_shared(group: Group, target: Target) -> Iterator[Space]:
