@@ -122,9 +122,9 @@ class Squares(Space):
                 id(qo): None if columns is None else -(-columns // (side * wide if along else side)),
             }
             over_threads(stage, [*outer, *tiles], [*(shape[k] for k in rest), *(counts[id(t)] for t in tiles)])
-        least = {**choice, "side": self.parameters["side"][-1], "wide": 1}
         is_open = None in [shape[k] for k in (*self.turn.along, *self.turn.across)]
-        fewer = self.build(least) if is_open and choice != least else None
+        smaller = {**choice, "wide": 1} if wide > 1 else {**choice, "side": side // 2}
+        fewer = self.build(smaller) if is_open and smaller["side"] in self.parameters["side"] else None
         return Scheduled(s, self.group.outputs, choice, otherwise=fewer)
 
 

@@ -14,7 +14,9 @@ import math
 from collections.abc import Callable
 from itertools import zip_longest
 
+from ...ops.dims import Dim, Size
 from ...ops.registry import CUMULATIVE, normalize_axis
+from ...ops.typical import TYPICAL, typical
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
@@ -24,7 +26,7 @@ _LEAST = 4  # elements of a line that are quicker copied than picked one by one
 
 
 def copy_lines(graph: Graph, target: Target) -> Graph:
-    """The graph whose repetitions and paddings copy lines, where their sizes are numbers."""
+    """The graph whose repetitions and paddings copy lines."""
     if target.is_gpu or not any(_handler(n) for n in graph.nodes):
         return graph
 
@@ -43,7 +45,7 @@ def _running(b: Rebuild, node: Node) -> bool:
     x = b.value(node.inputs[0])
     axis = normalize_axis(node.attrs["axis"], x.ndim)
     behind, out = x.shape[axis + 1 :], node.outputs[0]
-    if len(behind) < 2 or not all(isinstance(n, int) for n in behind):
+    if len(behind) < 2:
         return False
     (y,) = b.new.add("reshape", [x], {"shape": (*x.shape[: axis + 1], math.prod(behind))}, out.name, node.origin)
     (y,) = b.new.add(node.op, [y], {**node.attrs, "axis": axis}, out.name, node.origin)
@@ -62,8 +64,9 @@ def _padded(b: Rebuild, node: Node) -> bool:
 
 def _tiled(b: Rebuild, node: Node) -> bool:
     x, repeats = b.value(node.inputs[0]), tuple(node.attrs["repeats"])
-    sizes = [n for n in x.shape if isinstance(n, int) and n > 0]
-    if len(sizes) < len(x.shape) or not all(isinstance(r, int) and r > 0 for r in repeats):
+    # An open size is taken to be a line.
+    sizes = [max(typical(n), TYPICAL) if isinstance(n, Dim) else n for n in x.shape]
+    if 0 in sizes or not all(isinstance(r, int) and r > 0 for r in repeats):
         return False
     first = _short_from(sizes, repeats)
     if first < len(sizes):
@@ -93,9 +96,9 @@ def _short_from(sizes: list[int], repeats: tuple[int, ...]) -> int:
 
 def _copied(b: Rebuild, node: Node, x: Value, repeats: tuple[int, ...]) -> Value:
     """x with its first axes repeated. The reshape behind it keeps two of these in kernels of their own."""
-    apart: list[int] = []
-    wide: list[int] = []
-    after: list[int] = []
+    apart: list[Size] = []
+    wide: list[Size] = []
+    after: list[Size] = []
     for n, r in zip_longest(x.shape, repeats, fillvalue=1):
         apart += [1, n] if r > 1 else [n]
         wide += [r, n] if r > 1 else [n]

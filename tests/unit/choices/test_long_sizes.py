@@ -112,3 +112,13 @@ def test_running_sums_side_by_side_stay_in_registers(dtype, options):
         x = np.rint(_drawn(n, m, k)).astype(dtype)
         want = np.cumsum(x[:, ::-1], 1)[:, ::-1] - x if options else np.cumsum(x, 1)
         np.testing.assert_array_equal(net.run({"x": x})[0], want)
+
+
+def test_repetitions_of_an_open_image_copy_lines():
+    g = Graph("g")
+    g.set_outputs(g.add("tile", [g.input("x", "float32", (N, 2, M, K))], {"repeats": (1, 3, 2, 2)}))
+    net = tec.compile(g, target="llvm", cache=False)
+    assert "% broadcast(" not in net.get_source("ir")  # lanes that are picked one by one
+    for n, m, k in [(1, 1, 1), (2, 3, 5), (1, 2, 16), (2, 5, 33)]:
+        x = _drawn(n, 2, m, k)
+        np.testing.assert_array_equal(net.run({"x": x})[0], np.tile(x, (1, 3, 2, 2)))
