@@ -122,7 +122,9 @@ def _witness(access: Access, d: int, past: bool, domain: Domain) -> Outside | No
             return None
         low, high = substitute(r.min, at), substitute(B.sub(B.add(r.min, r.extent), 1), at)
         for g in access.guards:
-            bounds = Analyzer().detect_clip_bound(substitute(g, at), [v])
+            there = substitute(g, at)
+            is_asked = any(x is v for x in free_vars(there))
+            bounds = Analyzer().detect_clip_bound(there, [v]) if is_asked else None
             if bounds is not None:
                 low = low if bounds[0].min is None else B.maximum(low, B.cast(low.dtype, bounds[0].min))
                 high = high if bounds[0].max is None else B.minimum(high, B.cast(high.dtype, bounds[0].max))

@@ -78,9 +78,7 @@ class Bounds:
                     self._bind(iv.var, iv.dom)
 
     def _bind(self, var: E.Var, r: E.Range) -> None:
-        lo = self.arith.bounds(r.min)[0]
-        top = self.arith.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
-        self.arith.bind(var, lo, top)
+        self.arith.bind(var, *self._value_bounds(r))
 
     def readers(self, stage: Stage) -> list[Stage]:
         """The stages that read an output of `stage`, in order."""
@@ -165,6 +163,8 @@ class Bounds:
             self.arith.bind(iv.var, *self._value_bounds(self.ranges[iv]))
 
     def _value_bounds(self, r: E.Range) -> tuple[int | None, int | None]:
+        if type(r.min) is E.IntImm and type(r.extent) is E.IntImm and abs(r.min.value) + abs(r.extent.value) < 1 << 31:
+            return r.min.value, r.min.value + r.extent.value - 1
         lo = self.arith.bounds(r.min)[0]
         return lo, self.arith.bounds(B.sub(B.add(r.min, r.extent), 1))[1]
 

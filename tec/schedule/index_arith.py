@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.arith import Analyzer, IntSet
+from ..ir.arith import Analyzer
 from ..ir.dtype import dtype_info
 from ..ir.visit import walk_exprs
 
@@ -23,8 +23,10 @@ class IndexArith:
 
     def bind(self, var: E.Var, lo: Bound, hi: Bound) -> None:
         """Let `lo <= var <= hi`; None is open."""
-        low = None if lo is None else B.const(lo, var.dtype)
-        self.analyzer.bind(var, IntSet(low, None if hi is None else B.const(hi, var.dtype)))
+        for end in (lo, hi):
+            if end is not None:
+                B.const(end, var.dtype)  # refuses what the type does not hold
+        self.analyzer.bind_between(var, lo, hi)
 
     def simplify(self, e: E.Expr) -> E.Expr:
         """An equal expression in canonical form."""

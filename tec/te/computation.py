@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..errors import ExprError, caller_loc
@@ -85,6 +86,10 @@ def compute(
 
 
 def _index_names(f: Callable[..., Any], ndim: int, what: str, varargs_names: Sequence[str] | None) -> list[str]:
+    if type(f) is FunctionType and not f.__dict__ and not f.__defaults__:  # most, of which `inspect` asks too much
+        code = f.__code__
+        if not (code.co_kwonlyargcount or code.co_flags & inspect.CO_VARARGS) and code.co_argcount <= ndim:
+            return list(code.co_varnames[: code.co_argcount])
     try:
         params = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):

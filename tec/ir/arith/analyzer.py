@@ -36,11 +36,7 @@ class Analyzer(Simplifier):
 
     def bind(self, var: E.Var, value: Any) -> None:
         """Let `var` range over a Range or IntSet, or stand for an expression. A second bind replaces the first."""
-        fresh = self._is_fresh(var)
-        self._held.append(var)
-        self.intern(var)
-        if not fresh:
-            self._unbind(var)
+        fresh = self._begin(var)
         if isinstance(value, E.Range):
             low = self.simp(self.intern(convert(value.min)))
             extent = self.simp(self.intern(convert(value.extent)))
@@ -59,6 +55,23 @@ class Analyzer(Simplifier):
         self._inner, self._outer = {}, None  # they do not know of it
         if not fresh:
             self.forget()
+
+    def bind_between(self, var: E.Var, lo: int | None, hi: int | None) -> None:
+        """Let `lo <= var <= hi`; None is open. As `bind`, of numbers."""
+        fresh = self._begin(var)
+        self._bound_between(var, -INF if lo is None else lo, INF if hi is None else hi)
+        self._inner, self._outer = {}, None
+        if not fresh:
+            self.forget()
+
+    def _begin(self, var: E.Var) -> bool:
+        """Drop what was said of a variable, which is bound next. Whether nothing was asked of it yet."""
+        fresh = self._is_fresh(var)
+        self._held.append(var)
+        self.intern(var)
+        if not fresh:
+            self._unbind(var)
+        return fresh
 
     def _top(self, low: E.Expr, extent: E.Expr) -> E.Expr:
         """The last value of a range."""
@@ -110,8 +123,7 @@ class Analyzer(Simplifier):
     def _bind_interval(self, var: E.Var, low: E.Expr | None, high: E.Expr | None) -> None:
         lo = self.bound(low)[0] if low is not None else -INF
         hi = self.bound(high)[1] if high is not None else INF
-        self._var_bounds[id(var)] = (max(lo, 0) if var.is_size else lo, hi)
-        self._bounds.pop(id(var), None)
+        self._bound_between(var, lo, hi)
         if var.dtype not in INDEX_DTYPES:
             return
         me = Lin.of(var)
@@ -119,6 +131,10 @@ class Analyzer(Simplifier):
             self.assume_nonneg(me.plus(self.trusted_lin(low), -1), var)
         if high is not None and type(high) is not E.IntImm:
             self.assume_nonneg(self.trusted_lin(high).plus(me, -1), var)
+
+    def _bound_between(self, var: E.Var, lo: int, hi: int) -> None:
+        self._var_bounds[id(var)] = (max(lo, 0) if var.is_size else lo, hi)
+        self._bounds.pop(id(var), None)
 
     @contextmanager
     def constraint(self, cond: Any) -> Iterator[None]:

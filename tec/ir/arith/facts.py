@@ -73,7 +73,11 @@ class Facts:
             c = self._table.get((t, id(a), id(b)))
             if c is None:
                 c = self._put(e if a is e.a and b is e.b else t(a, b))  # type: ignore[attr-defined,call-arg]
-        elif t is E.Var or t is E.IntImm or t is E.FloatImm:
+        elif t is E.IntImm:
+            c = self._table.get((t, e.value, e.dtype))  # type: ignore[attr-defined]
+            if c is None:
+                c = self._put(e)
+        elif t is E.Var or t is E.FloatImm:
             c = self._put(e)
         else:
             c = self._put(MAP[t](e, self.intern))
@@ -166,7 +170,9 @@ class Facts:
     def _rebuild(self, form: Lin, dtype: str) -> E.Expr:
         k = form.const
         serial = self._serial
-        terms = sorted(form.terms.values(), key=lambda t: serial[id(t[0])])
+        terms = list(form.terms.values())
+        if len(terms) > 1:
+            terms.sort(key=lambda t: serial[id(t[0])])
         low, high = int_range(dtype)
         if not -high <= k <= high or any(not -high <= c <= high for _, c in terms):  # wraps, as the machine does
             k = wrap_int(k, dtype)
@@ -386,6 +392,8 @@ def _key(e: Any) -> Any:
         return id(e)
     if t is E.IntImm:
         return (t, e.value, e.dtype)
+    if t is E.BufferLoad:
+        return (t, id(e.buffer), id(e.predicate) if e.predicate is not None else 0, *map(id, e.indices))
     if t is E.FloatImm:
         return (t, repr(e.value), e.dtype)
     if t is E.StringImm:
@@ -396,8 +404,6 @@ def _key(e: Any) -> Any:
         return (t, id(e.a))
     if t is E.Select:
         return (t, id(e.cond), id(e.a), id(e.b))
-    if t is E.BufferLoad:
-        return (t, id(e.buffer), id(e.predicate) if e.predicate is not None else 0, *[id(i) for i in e.indices])
     if t is E.Call:
         known = INTRINS.get(e.op)
         if known is None or not known.is_pure or known.pointer or e.op == "undef":

@@ -24,6 +24,10 @@ class Lin:
         """`self + scale * other`."""
         if scale == 0:
             return self
+        if not other.terms:
+            return self.shifted(scale * other.const)
+        if scale == 1 and not self.terms:
+            return other.shifted(self.const)
         terms = dict(self.terms)
         for key, (atom, c) in other.terms.items():
             old = terms.get(key)

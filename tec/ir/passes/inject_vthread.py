@@ -13,7 +13,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects
 from ..func import Func
-from ..visit import holds, map_stmt, map_stmts, visit
+from ..visit import any_expr, any_stmt, holds, map_stmt, map_stmts, visit
 from .rewrite_util import clone, const_int, redirected, reshaped
 
 
@@ -57,14 +57,7 @@ class _Injector:
             before = len(touched), len(self.varying)
 
             def depends(root: E.Expr) -> bool:
-                hit = False
-
-                def on_expr(e: E.Expr) -> None:
-                    nonlocal hit
-                    hit = hit or id(e) in self.varying or (type(e) is E.BufferLoad and id(e.buffer) in touched)
-
-                visit(root, on_expr)
-                return hit
+                return any_expr(root, lambda e: self._is_varying(e, touched))
 
             def go(s: S.Stmt, under: bool) -> None:
                 if isinstance(s, S.For):
@@ -95,22 +88,17 @@ class _Injector:
             if before == (len(touched), len(self.varying)):
                 return touched
 
+    def _is_varying(self, e: E.Expr, touched: set[int]) -> bool:
+        return id(e) in self.varying or (type(e) is E.BufferLoad and id(e.buffer) in touched)
+
     def depends(self, root: E.Expr | S.Stmt) -> bool:
-        hit = False
+        def is_touched(s: S.Stmt) -> bool:
+            dests = (s.buffer,) if isinstance(s, S.BufferStore) else s.dests if isinstance(s, S.AllReduce) else ()
+            return any(id(d) in self.touched for d in dests)
 
-        def on_expr(e: E.Expr) -> None:
-            nonlocal hit
-            hit = hit or id(e) in self.varying or (type(e) is E.BufferLoad and id(e.buffer) in self.touched)
-
-        def on_stmt(s: S.Stmt) -> None:
-            nonlocal hit
-            if isinstance(s, S.BufferStore):
-                hit = hit or id(s.buffer) in self.touched
-            elif isinstance(s, S.AllReduce):
-                hit = hit or any(id(d) in self.touched for d in s.dests)
-
-        visit(root, on_expr, on_stmt)
-        return hit
+        return any_expr(root, lambda e: self._is_varying(e, self.touched)) or (
+            isinstance(root, S.Stmt) and any_stmt(root, is_touched)
+        )
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
         match s:

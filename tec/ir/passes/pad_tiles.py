@@ -174,7 +174,7 @@ class _Padder:
     def touch(self, *exprs: E.Expr) -> None:
         """Buffers whose address is taken are not looked into."""
 
-        def on_expr(e: E.Expr) -> None:
+        def on_expr(e: E.Expr) -> bool:
             if type(e) is E.Call and (INTRINS[e.op].pointer or not INTRINS[e.op].is_pure):
                 writes = INTRINS[e.op].writes
                 for k, a in enumerate(e.args):
@@ -183,9 +183,10 @@ class _Padder:
                         tile.opaque = True
                         if k in writes or INTRINS[e.op].pointer:
                             tile.filled = tile.filled is not False and _fills(e, a.buffer)
+            return False
 
         for e in exprs:
-            visit(e, on_expr)
+            any_expr(e, on_expr)
 
     def store(self, s: S.BufferStore) -> None:
         if _is_own_value(s):  # it keeps a place, and an element without a value stays without one

@@ -14,7 +14,7 @@ from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
-from ....ops.typical import is_unbounded, typical
+from ....ops.typical import is_unbounded
 from ....records import dataclass
 from ....schedule import Schedule
 from ....target import Target, latency_ns
@@ -50,7 +50,9 @@ class RegisterBlocks(Space):
         super().__init__(group, target)
         self.words, self.result = words, result
         self.contraction = c = words.contraction
-        self._clocks: dict[tuple[int, ...], block_clocks.Clocks] = {}  # by sizes
+        # Of a product without symbolic sizes; and by sizes what its choices have in common.
+        self._fixed = None if is_symbolic((*c.batch, c.m, c.n, c.k)) else padding.sizes(c)
+        self._clocks: dict[tuple[int, ...], block_clocks.Clocks] = {}
         is_open = is_unbounded(c.m) or is_symbolic((*c.batch, c.n, c.k))
         m, n, *_ = padding.sizes(c)
         between = _BETWEEN if self._may_copy() else ()
@@ -79,6 +81,10 @@ class RegisterBlocks(Space):
         is_plain = c.a.dtype == c.b.dtype == c.acc and dtype_info(c.acc).bits == 32
         return self.target.kind == "cuda" and self.target.chip.async_lds and is_plain
 
+    @property
+    def _sizes(self) -> tuple[int, int, int, int]:
+        return self._fixed or padding.sizes(self.contraction)
+
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step, size = choice["rows"], choice["columns"], choice["step"], self.words.bytes
         y, x = _threads(choice)
@@ -97,14 +103,14 @@ class RegisterBlocks(Space):
             return wrong
         if choice["stages"] == 1 and (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
-        k = typical(self.contraction.k)
+        k = self._sizes[2]
         if choice["split_k"] > 1 and k < 4 * step * self.words.pack * choice["split_k"]:
             return f"a sum of {k} is too short for {choice['split_k']} parts"
         return None
 
     def _why_no_ring(self, choice: Choice, threads: int) -> str | None:
         """What speaks against slots that are filled in the background."""
-        k, stages = typical(self.contraction.k), choice["stages"]
+        k, stages = self._sizes[2], choice["stages"]
         if threads % self.target.wavefront_size:
             return f"{threads} threads are no whole wavefronts"
         if choice["step"] * stages > _MOST_AHEAD:
@@ -125,7 +131,7 @@ class RegisterBlocks(Space):
     def cost(self, choice: Choice) -> Cost:
         """Work-groups over the multiprocessors, several at a time: multiply-adds, shared memory's traffic, addresses; the traffic of parts."""
         machine, c = self.target.machine, self.contraction
-        m, n, k, batch = padding.sizes(c)
+        m, n, k, batch = self._sizes
         y, x = _threads(choice)
         if self._may_copy():
             clocks = self._clocks.get((m, n, k, batch))

@@ -8,13 +8,14 @@ the loads of all of them, and ptxas spills: 282 x 944 x 144 by tiles of 64 x 64,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from ....target import Target
 from ... import expr as E
 from ... import stmt as S
 from ...buffer import Buffer
-from ...effects import effects
+from ...effects import Effects, effects
 from ...func import Func
 from ...visit import any_expr, any_stmt, map_stmts
 from ..rewrite_util import const_int
@@ -29,9 +30,16 @@ def hold_sums(func: Func, target: Target) -> Func:
     if target.kind != "cuda" or func.attrs.get("simt"):
         return func
 
+    known: dict[int, tuple[S.Stmt, Effects]] = {}  # of statements that allocations in one another ask for again
+
+    def does(s: S.Stmt) -> Effects:
+        if id(s) not in known:
+            known[id(s)] = s, effects(s)
+        return known[id(s)][1]
+
     def fs(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.Alloc) and _holds_sums(s):
-            return replace(s, body=_held(map_stmts(s.body, fs), s.buffer))
+            return replace(s, body=_held(map_stmts(s.body, fs), s.buffer, does))
         return map_stmts(s, fs)
 
     return func.with_body(fs(func.body))
@@ -45,22 +53,22 @@ def _holds_sums(s: S.Alloc) -> bool:
     return not any_expr(s.body, lambda e: isinstance(e, E.Call) and e.op in _BY_UNITS)
 
 
-def _held(s: S.Stmt, b: Buffer) -> S.Stmt:
+def _held(s: S.Stmt, b: Buffer, effects_of: Callable[[S.Stmt], Effects]) -> S.Stmt:
     """A statement with the buffer's values finished before the first part of it that stores them under a condition."""
     if isinstance(s, (S.Attr, S.Alloc)):
-        return replace(s, body=_held(s.body, b))
+        return replace(s, body=_held(s.body, b, effects_of))
     if not isinstance(s, S.Seq):
         return s
     filled = False
     for k, x in enumerate(s.stmts):
-        does = effects(x)
+        does = effects_of(x)
         if filled and id(b) in does.reads and _stores_under(x, b):
             if id(b) in does.writes:
-                return S.seq(*s.stmts[:k], _held(x, b), *s.stmts[k + 1 :])
+                return S.seq(*s.stmts[:k], _held(x, b, effects_of), *s.stmts[k + 1 :])
             return S.seq(*s.stmts[:k], held_until(b), *s.stmts[k:])
         filled = filled or id(b) in does.writes
-    if len(s.stmts) and id(b) in effects(s.stmts[-1]).writes:
-        return S.seq(*s.stmts[:-1], _held(s.stmts[-1], b))
+    if len(s.stmts) and id(b) in effects_of(s.stmts[-1]).writes:
+        return S.seq(*s.stmts[:-1], _held(s.stmts[-1], b, effects_of))
     return s
 
 

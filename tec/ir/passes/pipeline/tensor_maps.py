@@ -16,7 +16,7 @@ from ....errors import LoweringError
 from ... import expr as E
 from ... import stmt as S
 from ...buffer import Buffer
-from ...visit import map_expr, map_stmt
+from ...visit import any_expr, any_stmt, map_expr, map_stmt
 from ..rewrite_util import same_expr
 
 MAP_BYTES = 128
@@ -24,9 +24,15 @@ MAP_ALIGN = 64
 SCOPE = "param"
 
 
+def _is_bulk(e: E.Expr) -> bool:
+    return type(e) is E.Call and e.op in ("bulk_load", "bulk_store")
+
+
 def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
     """The body with its copies through maps, and the maps."""
     found: list[tuple[Buffer, E.Call]] = []
+    if not any_stmt(body, lambda s: isinstance(s, S.Evaluate) and any_expr(s.value, _is_bulk)):
+        return body, found
 
     def map_of(tensor: Buffer, facts: tuple[E.Expr, ...], about: Mapping[str, Any]) -> Buffer:
         attrs = {
@@ -49,7 +55,7 @@ def tensor_maps(body: S.Stmt) -> tuple[S.Stmt, list[tuple[Buffer, E.Call]]]:
         return buffer
 
     def expr(e: E.Expr) -> E.Expr:
-        if type(e) is E.Call and e.op in ("bulk_load", "bulk_store"):
+        if type(e) is E.Call and _is_bulk(e):
             attrs = e.attrs or {}
             rank, is_load = int(attrs["rank"]), e.op == "bulk_load"
             inside, outside = e.args[:2] if is_load else (e.args[1], e.args[0])
