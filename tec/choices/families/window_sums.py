@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ...ir.dtype import dtype_info
 from ...locks import cached_property
-from ...target import Target, latency_ns
-from ..group import Group
+from ...target import Target, latency_ns, level_gbps
+from ..group import Group, extent_of, is_used, reads_of
 from ..rules import figures
 from ..rules.figures import Figures
 from ..space import Choice, Cost, Space
@@ -78,5 +79,19 @@ class WindowSums(ModelledReduction):
         issue = busy * waves * wave * operations / (chip.simds * chip.simd_lanes * machine.units)
         wait = latency_ns(machine, "memory") * 1e-9
         issued, waited = issue / machine.clock_hz, own * known["shared_wait" if choice["shared"] else "own_wait"] * wait
-        seconds = machine.launch_seconds + known["around_waits"] * wait + max(issued, waited)
-        return Cost(seconds, "issue" if issued > waited else "latency")
+        most, limit = max(
+            (issued, "issue"), (waited, "latency"), (self._line_seconds if choice["shared"] else 0.0, "L1")
+        )
+        return Cost(machine.launch_seconds + known["around_waits"] * wait + most, limit)
+
+    @cached_property
+    def _line_seconds(self) -> float:
+        """In which the first caches give the lines that lanes along a sum ask for: one for each run of neighbours, which for a plain image is a row of the window at most."""
+        machine, lines = self.target.machine, 0.0
+        level = machine.level("L1")
+        assert level is not None
+        for e in (e for e in reads_of(self.red) if e.indices):
+            run = math.prod(extent_of(a) or 1 for a in self.red.reduce_axis if is_used(a.var, e.indices[-1]))
+            lines += max(1 / run, dtype_info(e.tensor.dtype).bytes / level.line_bytes)
+        sums = (self.outputs or 1) * (self.length or 1)
+        return sums * lines * level.line_bytes / (level_gbps(machine, "L1") * 1e9)
