@@ -142,9 +142,10 @@ def search(lm: LanguageModel, prompt: Prompt, count: int, max_tokens: int, lengt
     ids = lm.encode(prompt)
     lm.check_room(len(ids))
     most = min(max_tokens, lm.context - len(ids) + 1)
-    model = paged(lm, len(ids), most, count)
-    found = BeamSearch(Branches(model, count), model.step, count, lm.ends, float(length_penalty))
-    found.run(ids, most)
+    with lm.branching:
+        model = paged(lm, len(ids), most, count)
+        found = BeamSearch(Branches(model, count), model.step, count, lm.ends, float(length_penalty))
+        found.run(ids, most)
     tokenizer, made = lm.checkpoint.tokenizer, []
     for score, logprob, written, reason in found.found:
         own = written[:-1] if reason == "end" else written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -106,9 +107,11 @@ class Generation:
         """Pieces of the text as tokens come; `reason` says in the end why no more do."""
         stream = _stream_of(self._tokenizer)
         start = time.perf_counter()
-        logits = self._decoder.begin(self._prompt)
+        turn = getattr(self._decoder, "turn", nullcontext())  # of models that several threads may ask for texts
+        with turn:
+            logits = self._decoder.begin(self._prompt)
+            begun = self._begun()
         self.prompt_seconds = time.perf_counter() - start
-        begun = self._begun()
         token, ahead = self._picked(logits), None
         try:
             while True:
@@ -126,28 +129,34 @@ class Generation:
                 if self._form is not None and self._form.is_over:
                     self.reason = "end"
                     break
-                room = self._decoder.room
-                if len(self.ids) == self._most or (room is not None and room < 1):
+                if len(self.ids) == self._most:
                     self.reason = "length"
                     break
                 start = time.perf_counter()
-                if len(self.ids) == 1:
-                    ahead = self._ahead(token, self._most - 1 if room is None else min(self._most - 1, room))
-                if self._begun() != begun:  # the caches are another text's
-                    self.reason = "stop"
-                    break
+                with turn:
+                    if self._begun() != begun:  # the caches are another text's
+                        self.reason = "stop"
+                        break
+                    room = self._decoder.room
+                    if room is not None and room < 1:
+                        self.reason = "length"
+                        break
+                    if len(self.ids) == 1:
+                        ahead = self._ahead(token, self._most - 1 if room is None else min(self._most - 1, room))
+                    if ahead is None:
+                        logits = self._decoder.next(token)
+                    elif (found := next(ahead, None)) is None:  # another text was begun
+                        self.reason = "stop"
+                        break
+                    else:
+                        token = found
                 if ahead is None:
-                    logits = self._decoder.next(token)
                     token = self._picked(logits)
-                elif (found := next(ahead, None)) is None:  # another text was begun
-                    self.reason = "stop"
-                    break
-                else:
-                    token = found
                 self.seconds += time.perf_counter() - start
         finally:
             if ahead is not None:
-                ahead.close()
+                with turn:
+                    ahead.close()
         if self.reason != "stop" and (piece := self._stops.add(stream.rest(), final=True)):
             yield piece
             if self._stops.stopped:

@@ -113,11 +113,11 @@ class LanguageModel:
         self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
         self._lookup = Lookup(checkpoint.tensors, kind=self._kind)
         self.ids: list[int] = []  # what the caches hold
-        self.length = 0  # tokens of the text that they were made for
-        self.begun = 0  # texts
+        self.length = self.begun = 0  # tokens of the text that they were made for; texts that were begun
         self.ends = ends_of(checkpoint)
         self._template: ChatTemplate | None = None
-        self._lock = threading.Lock()
+        self.turn = threading.RLock()  # held while the text goes on by a token
+        self.branching = threading.Lock()  # held by beams and samples
         self._making = threading.Lock()  # held while networks are made: some may ask for them at once
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
         self._writer: Generator[int, None, None] | None = None
@@ -268,8 +268,8 @@ class LanguageModel:
         """
         from .saved import written
 
-        self._end_writer()
-        with self._lock:
+        with self.turn:
+            self._end_writer()
             if not self.ids:
                 raise ArgumentError("there is no text yet", hint="generate one, and read it to its end")
             if self.has_rows_alone:
@@ -283,8 +283,8 @@ class LanguageModel:
         """
         from .saved import taken_up
 
-        self._end_writer()
-        with self._lock:
+        with self.turn:
+            self._end_writer()
             ids, length, states, messages = taken_up(self, path)
             self._whole.begin_with(states, len(ids))
             self.executor = self._whole
@@ -365,9 +365,9 @@ class LanguageModel:
         """Begin a new text. Returns the logits [vocabulary] of the next token. The caches keep what the text has in
         common with the one before.
         """
-        self._end_writer()
-        self.begun += 1
-        with self._lock:
+        with self.turn:
+            self._end_writer()
+            self.begun += 1
             self.check_room(len(prompt))
             same = common(self.ids, prompt[:-1])
             if same < len(self.ids):
@@ -376,16 +376,16 @@ class LanguageModel:
 
     def next(self, *tokens: int) -> Any:
         """Continue the text with these tokens. Returns the logits [vocabulary] of the next token."""
-        self._end_writer()
-        with self._lock:
+        with self.turn:
+            self._end_writer()
             self.check_room(len(self.ids) + len(tokens))
             return self._read(list(tokens))
 
     def checked(self, ids: Sequence[int], guesses: Sequence[int]) -> Any:
         """The logits [1 + guesses, vocabulary] behind a text and behind each guess that follows it. The caches hold all of them then. Raises ArgumentError for a
         model that cannot take tokens back."""
-        self._end_writer()
-        with self._lock:
+        with self.turn:
+            self._end_writer()
             verifier = self.verifier()
             self.check_room(len(ids) + len(guesses))
             same = common(self.ids, ids[:-1])

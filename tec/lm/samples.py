@@ -50,12 +50,19 @@ def draw(
     """See `LanguageModel.samples`. ids: of the prompt; form: what each text must be."""
     check_most(most)
     stops = stops_of(stop)
-    model = paged(lm, len(ids), most, count)
-    branches = Branches(model, count)
     texts = [
         _Text(replace(settings, seed=settings.seed + k).picker(), Stops(stops), _stream(lm), None if form is None else form(lm.ends))
         for k in range(count)
     ]  # fmt: skip
+    with lm.branching:
+        _go_on(lm, texts, ids, most)
+    return [Sample(tuple(t.written), t.stops.text, str(t.reason)) for t in texts]
+
+
+def _go_on(lm: LanguageModel, texts: Sequence[_Text], ids: Sequence[int], most: int) -> None:
+    """All texts behind a prompt, to their ends."""
+    model = paged(lm, len(ids), most, len(texts))
+    branches = Branches(model, len(texts))
     blocks, logits = branches.read(ids)
     for k, text in enumerate(texts):
         text.blocks = blocks if k == 0 else branches.copied(blocks, len(ids))
@@ -69,7 +76,6 @@ def draw(
         rows = model.start(pieces)()
         for k, t in enumerate(running):
             _take(lm, t, ids, rows[k], most)
-    return [Sample(tuple(t.written), t.stops.text, str(t.reason)) for t in texts]
 
 
 def _stream(lm: LanguageModel) -> Any:

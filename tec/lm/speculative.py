@@ -11,6 +11,7 @@ products round activations to bytes, a run has only as many rows as are computed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -70,9 +71,10 @@ class Draft:
         """See `Guesser`."""
         found: list[int] = []
         count = min(count, self.model.context - len(ids))
-        while len(found) < count:
-            logits = self.model.next(found[-1]) if found else self.model.begin(ids)
-            found.append(int(np.argmax(logits)))
+        with self.model.turn:
+            while len(found) < count:
+                logits = self.model.next(found[-1]) if found else self.model.begin(ids)
+                found.append(int(np.argmax(logits)))
         return found
 
 
@@ -119,6 +121,11 @@ class Speculative:
         self._known: list[tuple[int, Any]] = []  # guesses that the caches hold behind it, with the logits behind each
         self._most = most_guesses(lm)
         self._count = min(FIRST_GUESSES, self._most)
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """See `LanguageModel.turn`."""
+        return self.lm.turn
 
     @property
     def begun(self) -> int:
