@@ -54,8 +54,18 @@ adapter_option = click.option(
     type=click.Path(path_type=Path),
     help="LoRA: a folder of PEFT's, or a GGUF file; several are added up.",
 )
+
+
+def _in_a_folder(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+    """The file, whose folder is there: said before a text is written that could not be kept."""
+    if value is not None and not value.absolute().parent.is_dir():
+        raise Refused(f"{value}: there is no folder {value.parent}")
+    return value
+
+
 state_option = click.option(
     "--state",
+    callback=_in_a_folder,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Take up the text in FILE, if it is there, and keep this one in it.",

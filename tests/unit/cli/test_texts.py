@@ -57,6 +57,8 @@ def test_a_text_is_kept_and_taken_up(tec_cli: Any, model: Path, tmp_path: Path) 
     assert [r.exit_code for r in runs] == [0, 0], runs[-1].output
     assert runs[0].stdout == runs[1].stdout and state.exists()
     state.write_bytes(b"nothing")
+    got = tec_cli("generate", model, "a", "--state", tmp_path / "nowhere" / "state")
+    assert got.exit_code == 2 and not got.stdout and "there is no folder" in got.stderr
     got = tec_cli("generate", model, "a", "--state", state)
     assert got.exit_code == 3 and "no file of safetensors" in got.stderr
 

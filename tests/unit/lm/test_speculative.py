@@ -85,3 +85,13 @@ def test_ngrams() -> None:
     assert guesser.guess([1, 2, 3, 4, 1, 2], 3) == [3, 4, 1]
     assert guesser.guess([1, 2, 3, 4, 1, 2, 3, 9, 1, 2], 2) == [3, 9], "the last place counts"
     assert guesser.guess([5, 1, 2], 2) == [] and guesser.guess([], 2) == []
+
+
+@pytest.mark.parametrize("how", [{"ngrams": True}, {"draft": 1}])
+def test_a_model_that_cannot_take_tokens_back_is_told_before_a_text(
+    models: tuple[Any, Any], how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm, other = models
+    monkeypatch.setattr(lm, "_boundary", 16)  # as of frequencies that follow a text's length
+    with pytest.raises(ArgumentError, match="llama cannot take back tokens"):
+        lm.generate(PROMPT, **({"draft": other} if "draft" in how else how))
