@@ -36,7 +36,7 @@ from .networks import MADE, make
 from .opening import open as open_checkpoint
 from .rope import boundary
 from .sampling import Sampling
-from .speculative import Speculative, Verifier, check_takes_back, guesser_of
+from .speculative import Speculative, Verifier, guesser_of
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
 
@@ -395,7 +395,11 @@ class LanguageModel:
 
     def verifier(self) -> Verifier:
         """What gives the logits of all tokens of a run. Raises ArgumentError for a model that cannot take tokens back."""
-        check_takes_back(self)
+        if not self.has_rows_alone or self._boundary is not None or self._takes_length:
+            raise ArgumentError(
+                f"{self.checkpoint.architecture} cannot take back tokens that were guessed wrong",
+                hint="without ngrams and draft",
+            )
         if self._verifier is None:
             self._verifier = Verifier(self, self._weights, self._recipes, self.cached)
         return self._verifier

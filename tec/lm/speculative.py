@@ -115,7 +115,8 @@ class Speculative:
     tokens were guessed, and how many of them the text has."""
 
     def __init__(self, lm: LanguageModel, guesser: Guesser):
-        check_takes_back(lm)
+        with lm.turn:
+            lm.verifier()  # made now, or refused: not in the middle of a text
         self.lm, self.guesser = lm, guesser
         self.runs = self.guessed = self.accepted = 0
         self._ids: list[int] = []  # the text
@@ -167,15 +168,6 @@ class Speculative:
             self._count = min(self._most, self._count + 1)
         self._known = list(zip(guesses, found[1:]))
         return found[0]
-
-
-def check_takes_back(lm: LanguageModel) -> None:
-    """ArgumentError for a model that cannot take tokens back."""
-    if not lm.has_rows_alone or lm._boundary is not None or lm._takes_length:
-        raise ArgumentError(
-            f"{lm.checkpoint.architecture} cannot take back tokens that were guessed wrong",
-            hint="without ngrams and draft",
-        )
 
 
 def most_guesses(lm: LanguageModel) -> int:
