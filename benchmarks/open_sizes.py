@@ -86,7 +86,7 @@ OWN: dict[str, Callable[[Case, Random, Bounds], None]] = {"short": _short_rows, 
 ALL = {**KINDS, **OWN, **{k: f for k, f in WIDE.items() if k not in ("conv 3d", "quantized", "typed", "one hot")}}
 # Of these kinds only so many leading dimensions, and for images also those from the third on, may be open: weights fix the others.
 _FIXED: dict[str, tuple[int, ...]] = {
-    "conv": (1,), "conv 1d": (1,), "conv transpose": (1,), "block": (2,), "axis norm": (1, 2, 3), "shuffle": (1, 3), "resized": (1, 2, 3),
+    "conv": (1,), "conv 1d": (1,), "conv transpose": (1,), "block": (2,), "axis norm": (1, 2, 3), "shuffle": (1, 3),
 }  # fmt: skip
 
 
@@ -94,6 +94,8 @@ def dimensions(case: Case) -> list[tuple[str, int]]:
     """What may be open."""
     kind, spec = case.kind, case.spec
     shapes = {n: x.shape for n, x in case.inputs.items()}
+    if kind == "resized" or (kind == "axis norm" and spec["what"] == "group"):
+        return []  # their models have a constant with all sizes, the batch's too
     fixed = set(_FIXED.get(kind, ()))
     if "matmul" in kind and kind != "batched matmul" and (spec["weights"] != "input" or "bias" in spec["tail"]):
         return [("x", 0)]

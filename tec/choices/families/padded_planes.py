@@ -24,7 +24,7 @@ from ...te import ComputeOp, PlaceholderOp, Tensor
 from .. import group as groups
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, extent_of, likely_shape, reduce_size, same_shape, shape_key, whole_reduce
+from ..group import Group, const_shape, extent_of, likely_shape, reduce_size, same_shape, shape_key, whole_reduce
 from ..parts.counts import lanes_for, moved_bytes, work
 from ..parts.pointwise import LEAST_ROW, begin_cpu
 from ..space import Choice, Scheduled, Space
@@ -87,14 +87,19 @@ class PaddedPlanes(Space):
     template: ClassVar[str] = "cpu padded planes"
 
     def __init__(
-        self, group: Group, target: Target, pad: ComputeOp | None, red: ComputeOp, out: ComputeOp, windows: _Windows
-    ):
+        self, group: Group, target: Target, pad: ComputeOp | None, red: ComputeOp, out: ComputeOp, windows: _Windows,
+        width: int | None = None,
+    ):  # fmt: skip
+        """width: of a row, where it is open and this is for such rows."""
         super().__init__(group, target)
         self.pad, self.red, self.out, self.windows = pad, red, out, windows
+        self.width = width or likely_shape(red.output(0))[-1]
         # Windows that share no rows: the rows of one line of them are copied, which stay nearer than a plane.
         upright = zip(windows.steps[:-1], red.reduce_axis)
         self.own_rows = all(step >= (extent_of(axis) or step + 1) for step, axis in upright)
         both = windows.apart and len(red.reduce_axis) > 1
+        if self.own_rows and const_shape(windows.read.tensor)[-1] is None:  # a line's part has no constant size there
+            both = False
         self.parameters = {
             "vectors": (1, 2, 4),
             "rows_first": (False, True) if both else (False,),
@@ -150,8 +155,7 @@ class PaddedPlanes(Space):
 
     def _lanes(self) -> int:
         """Of a vector: a register's, or the largest part of one, by halves, that a row fills."""
-        n = likely_shape(self.red.output(0))[-1]
-        return min(lanes_for(self.red.output(0).dtype, self.target), 1 << (n.bit_length() - 1))
+        return min(lanes_for(self.red.output(0).dtype, self.target), 1 << (self.width.bit_length() - 1))
 
     def _rows(self) -> tuple[list[Tensor], Tensor]:
         """The outputs made of windows with rows first, and these rows."""
@@ -197,7 +201,7 @@ class PaddedPlanes(Space):
         line = plane if self.own_rows else lead[-1]
         if choice["parallel"]:
             final.parallel(plane)
-        many = lanes * min(choice["vectors"], max(1, likely_shape(red.output(0))[-1] // lanes))
+        many = lanes * min(choice["vectors"], max(1, self.width // lanes))
         outer, vec = final.split(row, factor=many, shift_inwards=True, long=True)
         final.vectorize(vec)
         own.compute_at(final, outer)
@@ -210,14 +214,24 @@ class PaddedPlanes(Space):
             self._schedule_rows(s, rows, final, line)
         if self.pad is not None:
             s[self.pad].compute_at(final, plane)
-        return Scheduled(s, group.outputs, choice)
+        return Scheduled(s, group.outputs, choice, otherwise=self._for_narrower(choice))
+
+    def _for_narrower(self, choice: Choice) -> Scheduled | None:
+        """What serves where an open row is shorter than a vector: one of half the width."""
+        width = self._lanes() // 2
+        if const_shape(self.red.output(0))[-1] is not None or width < LEAST_ROW:
+            return None
+        parts = self.pad, self.red, self.out, self.windows
+        narrower = PaddedPlanes(self.group, self.target, *parts, width)
+        return narrower.build({**narrower.default, "rows_first": choice["rows_first"], "parallel": choice["parallel"]})
 
     def _schedule_rows(self, s: Schedule, rows: Tensor, final: Stage, line: Any) -> None:
         """The rows of a line of windows in vectors, each of which stays in a register until it is whole."""
         low = s.cache_write(rows, "local")
         whole, own = s[rows], s[low]
         width = likely_shape(rows)[-1]
-        lanes = min(lanes_for(rows.dtype, self.target), 1 << (width.bit_length() - 1))
+        is_open = const_shape(rows)[-1] is None  # no shorter than the row of windows that is made of it
+        lanes = self._lanes() if is_open else min(lanes_for(rows.dtype, self.target), 1 << (width.bit_length() - 1))
         outer, vec = whole.split(whole.op.axis[-1], factor=lanes, shift_inwards=True, long=True)
         whole.vectorize(vec)
         whole.compute_at(final, line)

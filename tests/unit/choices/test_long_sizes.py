@@ -122,3 +122,16 @@ def test_repetitions_of_an_open_image_copy_lines():
     for n, m, k in [(1, 1, 1), (2, 3, 5), (1, 2, 16), (2, 5, 33)]:
         x = _drawn(n, 2, m, k)
         np.testing.assert_array_equal(net.run({"x": x})[0], np.tile(x, (1, 3, 2, 2)))
+
+
+def test_windows_that_share_no_rows_are_taken_whole_of_an_open_image():
+    attrs = {"kernel": (3, 3), "strides": (3, 3), "before": (1, 1), "after": (1, 1), "dilations": (1, 1)}
+    net = _net(
+        "max_pool", (1, 3, M, K), attrs | {"out_space": ((M - 1) // 3 + 1, (K - 1) // 3 + 1)}, "cpu padded planes"
+    )
+    assert not net.report.refused
+    for m, k in [(1, 1), (7, 20), (4, 47), (9, 100)]:
+        x = _drawn(1, 3, m, k)
+        whole = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
+        want = np.lib.stride_tricks.sliding_window_view(whole, (3, 3), (2, 3))[:, :, ::3, ::3].max((4, 5))
+        np.testing.assert_array_equal(net.run({"x": x})[0], want)
