@@ -188,6 +188,11 @@ def with_table(markdown: str) -> str:
     return markdown.replace(MARK, table(read())) if MARK in markdown else markdown
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Draw the picture of the rows that are stored."""
     PICTURE.write_text(picture(read()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
     print(PICTURE)
