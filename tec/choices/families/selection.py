@@ -41,14 +41,19 @@ def can_by_wave(n: int, k: int, target: Target) -> bool:
     return n <= 2 * wave or (k <= wave and n <= wave * _KEPT)
 
 
+def threads_of(of: TopK, by_wave: bool) -> int:
+    """Of the work-group that has a line."""
+    fewest = max(256, _ROOM * (1 << (of.k - 1).bit_length()))
+    return of.target.wavefront_size if by_wave else 1024 if of.lines.n > 16384 else fewest
+
+
 def selected(of: TopK, by_wave: bool, ib: IRBuilder, src: BufferVar, *results: BufferVar) -> None:
     """by_wave: by a wavefront alone, which meets at no barrier."""
     lines, wave = of.lines, of.target.wavefront_size
     if by_wave and lines.n <= 2 * wave:
         _whole_lines(of, ib, src, results)
         return
-    several = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (of.k - 1).bit_length()))
-    threads = wave if by_wave else several
+    threads = threads_of(of, by_wave)
     with loops.launch(ib, (lines.count,), (threads,)) as (line, t):
         _Selection(of, ib, src, results, threads, line, t).run()
 
