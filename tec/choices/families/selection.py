@@ -47,6 +47,14 @@ def threads_of(of: TopK, by_wave: bool) -> int:
     return of.target.wavefront_size if by_wave else 1024 if of.lines.n > 16384 else fewest
 
 
+def piece_of(n: int, dtype: str, threads: int) -> int:
+    """Elements of a load. All threads have elements where there are as many: of the own best of few threads the bound is low, and too many elements reach it."""
+    piece = max(1, min(8, 16 // dtype_info(dtype).bytes))
+    while piece > 1 and (n % piece or n < threads * piece):
+        piece //= 2
+    return piece
+
+
 def selected(of: TopK, by_wave: bool, ib: IRBuilder, src: BufferVar, *results: BufferVar) -> None:
     """by_wave: by a wavefront alone, which meets at no barrier."""
     lines, wave = of.lines, of.target.wavefront_size
@@ -93,10 +101,7 @@ class _Selection:
         self.waves = threads // self.wave
         # For elements that reach the bound: a wavefront alone sorts up to two a lane (`_by_lanes`).
         self.room = max(threads * (2 if self.waves == 1 else 1), _ROOM * (1 << (k - 1).bit_length()))
-        self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
-        # All threads have elements where there are as many: of the own best of few threads the bound is low, and too many elements reach it.
-        while self.piece > 1 and (lines.n % self.piece or lines.n < threads * self.piece):
-            self.piece //= 2
+        self.piece = piece_of(lines.n, src.dtype, threads)
         self.own = -(-lines.n // (threads * self.piece)) * self.piece
         self.wide = own_type(src.dtype)
         # A key and a place in one word of 32 bits, where both are short: half the work of a sort.

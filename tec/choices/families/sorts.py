@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ... import te
-from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...ops.sort import above, alike
 from ...target import Target
@@ -22,6 +21,7 @@ from .top_k import TopK
 _WORDS_A_STEP = 16  # compared, in vectors of 8 and with half of the loads of a heap's
 _EXCHANGED = 8  # instructions for a pair of words in registers: the order of two halves each, and four selections
 _BROUGHT = 4  # for a word from shared memory and back
+_A_LOAD = 8  # steps for a load of a selection and what is done with its elements
 _BOUND = 20  # steps to a bound on what is looked for, and to what is left in order
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
@@ -103,8 +103,9 @@ class Largest(loops.LoopForm):
             by_wave = choice.get("by_wave", False)
             if self.target.machine.priced_by_model:
                 # A bound is found roughly; each thread has looked at its elements for it, and those that reach it are sorted.
-                threads, bytes_ = selection.threads_of(self.of, by_wave), dtype_info(self.form.inputs[0].dtype).bytes
-                return self.chains(_BOUND + bytes_ / 2 * n / threads + k / 2, count * threads)
+                threads = selection.threads_of(self.of, by_wave)
+                loads = n / threads / selection.piece_of(n, self.form.inputs[0].dtype, threads)
+                return self.chains(_BOUND + _A_LOAD * loads + k / 2, count * threads)
             threads = self.target.wavefront_size if by_wave else loops.THREADS
             return self.chains(_SEARCHED * (1 + n / threads) + k, count * threads)
         if choice["algorithm"] == "shared":

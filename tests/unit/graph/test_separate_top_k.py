@@ -48,6 +48,12 @@ def test_elements_and_places_are_those_of_one_step(k: int, largest: bool, dtype:
     np.testing.assert_array_equal(places, where)
 
 
+def test_lines_without_whole_loads_take_longer_at_once() -> None:
+    """In two steps a third of the time in the model."""
+    assert steps(graph("topk", (5, 96081), "float16", axis=1, k=5), "rocm -mcpu=gfx90a") == 2
+    assert steps(graph("topk", (5, 96080), "float16", axis=1, k=5), "rocm -mcpu=gfx90a") == 1
+
+
 def test_an_argmax_is_the_place_of_the_largest() -> None:
     g = graph("argmax", (2, 65536), axis=-1, keepdims=False)
     assert steps(g) == 2
