@@ -22,7 +22,7 @@ from ..errors import LoweringError
 from ..ir import build as B
 from ..ir.arith.int_set import IntSet
 from ..ir.dtype import int_range
-from ..ir.expr import Expr, IntImm, IterVar, Range
+from ..ir.expr import Expr, IntImm, IterVar, Mul, Range
 from ..records import dataclass
 from .index_arith import IndexArith
 
@@ -167,6 +167,13 @@ def _step(extent: Expr) -> Expr:
     return B.const(1, extent.dtype) if isinstance(extent, IntImm) and extent.value == 0 else extent
 
 
+def _widened(dtype: str, e: Expr) -> Expr:
+    """An extent in a wider type, multiple by multiple: places in memory are counted so, and a quotient by 2 * n meets its remainder there."""
+    if isinstance(e, Mul) and e.dtype != dtype:
+        return B.mul(_widened(dtype, e.a), _widened(dtype, e.b))
+    return B.cast(dtype, e)
+
+
 @dataclass(slots=True, eq=False)
 class Fuse:
     """outer, inner -> fused with fused = outer * inner extent + inner."""
@@ -185,7 +192,7 @@ class Fuse:
 
     def _wide(self, e: Expr) -> Expr:
         """In the fused loop's type, which is wider than its parents' where it takes more steps than theirs count."""
-        return B.cast(self.fused.var.dtype, e)
+        return _widened(self.fused.var.dtype, e)
 
     def extents_down(self, ranges: Ranges, fixed: frozenset[IterVar] | set[IterVar] = frozenset()) -> None:
         ranges[self.fused] = from_zero(

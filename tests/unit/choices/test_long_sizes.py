@@ -135,3 +135,12 @@ def test_windows_that_share_no_rows_are_taken_whole_of_an_open_image():
         whole = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-np.inf)
         want = np.lib.stride_tricks.sliding_window_view(whole, (3, 3), (2, 3))[:, :, ::3, ::3].max((4, 5))
         np.testing.assert_array_equal(net.run({"x": x})[0], want)
+
+
+def test_rows_of_twice_an_open_size_lie_together():
+    m = te.var("m")
+    a = te.placeholder((m * 2, m * 2), "float32", name="a")
+    b = te.compute(a.shape, lambda i, j: a[i, j] + 1.0, name="b")
+    s = tec.create_schedule(b.op)
+    s[b].vectorize(s[b].split(s[b].fuse(*b.op.axis, wide=True), factor=16)[1])
+    assert "%" not in str(tec.lower(s, [a, b]))
