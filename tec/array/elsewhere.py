@@ -110,7 +110,15 @@ OF_ARRAYS = {
 })  # fmt: skip
 
 # Arguments that others name otherwise.
-ARGUMENTS = by_name({"axis": "dim dims", "keepdims": "keepdim", "descending": "largest", "correction": "unbiased"})
+ARGUMENTS = by_name(
+    {
+        "axis": "dim dims",
+        "keepdims": "keepdim",
+        "descending": "largest",
+        "correction": "unbiased",
+        "static": "static_argnums static_argnames",
+    }
+)
 
 
 def missing(module: str, name: str, there: Sequence[str]) -> AttributeError:

@@ -19,15 +19,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError, TecWarning
+from ..likeness import meant
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.storage import ALIGN
 from . import build
+from .arguments import explained
 from .array import Array
 from .complexes import as_complex, as_pairs, is_complex, woven
 from .computing import in_memory
 from .creation import asarray
 from .dtypes import PART
-from .errors import ArrayIndexError, ArrayTypeError, FromNumbersError
+from .errors import ArrayIndexError, ArrayTypeError, ArrayValueError, FromNumbersError
 from .node import RECORDERS, TRACED, Node, leaf
 from .staged import Maker, Stages, Written, step
 
@@ -71,10 +73,7 @@ class Jitted:
     def __init__(self, function: Callable[..., Any], static: Sequence[int | str] = ()):
         functools.update_wrapper(self, function)
         self.function = function
-        names = list(inspect.signature(function).parameters) if static else []
-        # An argument comes by its place or by its name.
-        both = dict(enumerate(names)) | {n: k for k, n in enumerate(names)}
-        self.static = frozenset([*static, *[both[s] for s in static if s in both]])
+        self.static = _static_keys(function, static)
         self._codes: dict[Any, _Code] = {}
         self._in_pieces = False  # whether it has shapes that follow from numbers
 
@@ -144,6 +143,41 @@ class Jitted:
             return _filled(tree, lambda x: next(each))
 
         return _Code(maker.stages, outputs, rebuilt, checks)
+
+
+def _static_keys(function: Callable[..., Any], static: Sequence[int | str]) -> frozenset[int | str]:
+    """The places and names by which static arguments may come: one that has both comes by either. Raises ArrayValueError for one that the function has not."""
+    if not static:
+        return frozenset()
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # a function of C without a signature: nothing to check
+        return frozenset(static)
+    P = inspect.Parameter
+    kinds = {p.kind for p in parameters}
+    placed = [p.name for p in parameters if p.kind in (P.POSITIONAL_ONLY, P.POSITIONAL_OR_KEYWORD)]
+    keys: dict[int | str, set[int | str]] = {p.name: {p.name} for p in parameters if p.kind is P.KEYWORD_ONLY}
+    for k, name in enumerate(placed):
+        keys[name] = keys[k] = {k, name}
+        if P.VAR_POSITIONAL not in kinds:
+            keys[k - len(placed)] = keys[k]
+    found: set[int | str] = set()
+    for s in static:
+        beyond = s >= len(placed) if isinstance(s, int) else s not in keys
+        if beyond and (P.VAR_POSITIONAL if isinstance(s, int) else P.VAR_KEYWORD) in kinds:
+            keys[s] = {s}
+        if s not in keys:
+            raise _no_such_argument(function, s, [p.name for p in parameters])
+        found |= keys[s]
+    return frozenset(found)
+
+
+def _no_such_argument(function: Callable[..., Any], static: Any, names: list[str]) -> ArrayValueError:
+    what = getattr(function, "__name__", "the function")
+    hint = f"its arguments are {', '.join(names)}" if names else "it has no arguments"
+    if isinstance(static, str) and (question := meant(static, names)):
+        hint = question
+    return ArrayValueError(f"static={static!r}: {what} has no such argument", hint=hint)
 
 
 class Traced:
@@ -262,6 +296,7 @@ def _filled(tree: Any, each: Callable[[Any], Any]) -> Any:
     return tree
 
 
+@explained
 def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()) -> Any:
     """A function of arrays compiled whole: gradients, updates and all between become one graph, and later calls with arguments of the same shapes and types run no Python of it.
 
@@ -276,7 +311,9 @@ def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()
     >>> step(xp.ones(2), xp.eye(2)).tolist()
     [0.800000011920929, 0.800000011920929]
     """
-    names = (static,) if isinstance(static, (int, str)) else tuple(static)
+    names = (static,) if isinstance(static, (int, str)) else static
+    if not isinstance(names, Sequence) or not all(isinstance(s, (int, str)) for s in names):
+        raise ArrayTypeError(f"static={static!r}", hint="a position, a name, or a tuple of them: static=(1, 'axis')")
     if function is None:
         return lambda f: jit(f, static=names)
     if not callable(function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import warnings
 import weakref
@@ -342,3 +343,37 @@ def test_a_static_argument_comes_by_its_place_or_by_its_name():
         f = xp.jit(lambda v, axis: xp.sum(v, axis=axis), static=static)
         for axis in (0, 1):
             assert f(x, axis).tolist() == f(x, axis=axis).tolist() == xp.sum(x, axis=axis).tolist()
+
+
+@pytest.mark.parametrize(
+    ("function", "static", "arguments"),
+    [
+        (lambda x, n: x * n, -1, {"n": 3}), (lambda x, *, n: x * n, "n", {"n": 3}), (lambda x, **more: x * more["n"], "n", {"n": 3}),
+        (lambda x, *more: x * more[0], 1, [3]), (functools.partial(lambda k, x, n: x * n + k, 0.0), (1, "n"), [3]),
+    ],
+)  # fmt: skip
+def test_static_arguments_of_all_kinds(function: Any, static: Any, arguments: Any) -> None:
+    f = xp.jit(function, static=static)
+    made = f(xp.ones(2), **arguments) if isinstance(arguments, dict) else f(xp.ones(2), *arguments)
+    assert made.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("static", "says"),
+    [
+        ("scal", "static='scal': f has no such argument.*is scale meant"), ("axis", "its arguments are x, scale"), (2, "static=2: f has no such"),
+        (-3, "static=-3"), (1.5, "static=1.5"), ((0, None), "a position, a name"),
+    ],
+)  # fmt: skip
+def test_a_static_argument_that_the_function_has_not_is_told(static: Any, says: str) -> None:
+    def f(x: Any, scale: float) -> Any:
+        return x * scale
+
+    with pytest.raises(tec.TecError, match=f"(?s){says}"):
+        xp.jit(f, static=static)
+
+
+@pytest.mark.parametrize("name", ["static_argnums", "static_argnames"])
+def test_static_arguments_by_the_names_of_jax_are_told(name: str) -> None:
+    with pytest.raises(tec.TecError, match=r"(?s)jit has no argument.*static=1"):
+        xp.jit(lambda x, n: x * n, **{name: 1})
