@@ -367,7 +367,7 @@ def bitwise_not(a: Any) -> E.Expr:
 
 
 def _shift(op: str, a: Any, b: Any, fold: Callable[[int, int], int]) -> E.Expr:
-    x, y = match(a, b)
+    x, y = _arith(*match(a, b))
     if isinstance(y, E.IntImm) and not 0 <= y.value < dtype_info(x.dtype).bits:
         raise ExprError(f"shift of {x.dtype} by {y.value}", hint=f"shift by 0 to {dtype_info(x.dtype).bits - 1}")
     return _bitwise(op, x, y, fold)

@@ -15,8 +15,9 @@ from ..errors import ExprError, caller_loc
 from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES, Buffer
 from ..ir.dtype import FLOAT_MAX, dtype_info, int_range, normalize_dtype
-from ..ir.expr import Expr, FloatImm, IntImm, IterKind, IterVar, Range, Var
+from ..ir.expr import Expr, FloatImm, IntImm, IterKind, IterVar, Range, TensorRead, Var
 from ..ir.expr_ops import ExprOps
+from ..ir.visit import walk_exprs
 from ..likeness import meant
 from .complexes import PART, ComplexTensor
 from .like import DTypeLike, ExprLike, ShapeLike
@@ -99,7 +100,17 @@ def const(value: ExprLike, dtype: DTypeLike | None = None) -> Expr:
 
 
 def as_extent(value: Any, what: str) -> Expr:
-    """A dimension: a non-negative int or an integer expression; a whole float (32 / 4) is the int."""
+    """A dimension: a non-negative int or an integer expression; a whole float (32 / 4) is the int. Raises ExprError for one that is read from a tensor."""
+    e = _as_count(value, what)
+    if not isinstance(e, (IntImm, Var)) and any(isinstance(part, TensorRead) for part in walk_exprs(e)):
+        raise ExprError(
+            f"{what} is read from a tensor: {e}",
+            hint="sizes are known before the code runs: take the largest, or a variable tec.var('n'); the extent of a reduction may be read",
+        )
+    return e
+
+
+def _as_count(value: Any, what: str) -> Expr:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if (
@@ -185,7 +196,7 @@ def as_range(dom: Any, what: str) -> Range:
                 hint="(begin, end) with end not below begin; of one number the domain begins at 0",
             )
         return Range(begin, extent)
-    extent = as_extent(dom, f"the domain of {what}")
+    extent = _as_count(dom, f"the domain of {what}")
     return Range(build.const(0, extent.dtype), extent)
 
 

@@ -31,6 +31,7 @@ from . import (
     vision,
 )
 from .broadcast import *  # noqa: F403
+from .door import check_names
 from .generic import schedule
 from .math import *  # noqa: F403
 from .placing import *  # noqa: F403
@@ -70,6 +71,11 @@ nn.__all__ += [*channels_last.__all__, *batches.__all__, *recurrent.__all__, *de
 for _name in resizing.__all__:
     setattr(image, _name, getattr(resizing, _name))
 image.__all__ += resizing.__all__
+
+
+check_names(globals(), __all__, "topi")
+for _part in (nn, image, vision, sparse, mx, generic, utils):
+    check_names(vars(_part), _part.__all__, f"topi.{_part.__name__.rpartition('.')[2]}")
 
 
 def __dir__() -> list[str]:

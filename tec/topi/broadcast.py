@@ -12,7 +12,7 @@ from ..ir.structural import structural_equal
 from ..te import Tensor
 from ..te.build import as_shape
 from ..te.tensor_ops import BROADCAST, broadcast_dims, elementwise
-from .operators import tensor
+from .operators import check_sizes, tensor
 
 __all__ = [
     "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "elemwise_sum", "equal", "expand_like", "floor_divide", "floor_mod", "greater", "greater_equal",
@@ -109,11 +109,13 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int]) -> Tensor:
     new = {k % max(like.ndim, 1) for k in axis}
     if len(new) + x.ndim != like.ndim:
         if x.ndim == 1 and len(new) == like.ndim:  # a number, as one element
+            check_sizes("expand_like of a number", (x.shape[0], 1))
             return elementwise(lambda v: v, x, name="expand_like", tag=BROADCAST, shape=like.shape)
         raise ExprError(
             f"expand_like of {x.ndim} dimensions to {like.ndim} by {len(new)} new ones",
             hint="axis names each dimension of shape_like that a has not",
         )
+    check_sizes("expand_like", *zip(x.shape, [n for k, n in enumerate(like.shape) if k not in new]))
     made: Tensor = te.compute(
         like.shape, lambda *i: x(*(at for k, at in enumerate(i) if k not in new)), name="expand_like", tag=BROADCAST
     )

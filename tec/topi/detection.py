@@ -423,6 +423,8 @@ def reorg(data: Tensor, stride: int) -> Tensor:
     """YOLO's reorganisation of (n, c, h, w) to (n, c * stride * stride, h // stride, w // stride), element by element as Darknet reads memory."""
     x = tensor(data, "reorg")
     n, c, h, w = type_of(x).shape
+    if stride < 1:
+        raise ExprError(f"reorg by a stride of {stride}", hint="an integer of at least 1")
     out = c // (stride * stride)
 
     def source(flat: Any) -> Any:

@@ -51,6 +51,14 @@ def type_of(x: Tensor) -> TensorType:
     return TensorType(x.dtype, static_shape(x))
 
 
+def check_sizes(what: str, *pairs: tuple[Any, Any]) -> None:
+    """Raises ExprError for the first pair of sizes that are certain to differ: numbers, not variables."""
+    for a, b in pairs:
+        m, n = getattr(a, "value", a), getattr(b, "value", b)
+        if isinstance(m, int) and isinstance(n, int) and m != n:
+            raise ExprError(f"{what}: {m} and {n} elements meet", hint="sizes that meet are equal")
+
+
 def axis_of(axis: Any, ndim: int, what: str) -> int:
     """An axis counted from the front. Raises ExprError where it is no integer, or there is no such dimension."""
     if not isinstance(axis, int) or isinstance(axis, bool):

@@ -8,7 +8,7 @@ from typing import Any
 from .. import te
 from ..errors import ExprError
 from ..te import Tensor
-from .operators import axis_of, compute, output, tensor, type_of
+from .operators import axis_of, check_sizes, compute, output, tensor, type_of
 from .tag import INJECTIVE
 from .transform import transpose
 
@@ -89,6 +89,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
         raise ExprError(
             f"sequence_mask along axis {axis} of shape {x.shape}", hint="time and batch are the first two dimensions"
         )
+    check_sizes("sequence_mask", (n.shape[0], x.shape[1 - axis]))
     held = te.const(mask_value, x.dtype)
     return compute(
         x.shape, lambda *i: te.if_then_else(i[axis] < n[i[1 - axis]], x(*i), held), "sequence_mask", INJECTIVE
@@ -176,6 +177,8 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
     s, v = tensor(sorted_sequence, "searchsorted"), tensor(values, "searchsorted")
     if s.ndim not in (1, v.ndim):
         raise ExprError(f"searchsorted of shape {v.shape} in {s.shape}", hint="one row, or as many as the values have")
+    if s.ndim > 1:
+        check_sizes("searchsorted", *zip(s.shape[:-1], v.shape[:-1]))
     j = te.reduce_axis((0, s.shape[-1]), name="j")
 
     def before(*i: Any) -> Any:

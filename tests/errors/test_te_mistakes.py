@@ -227,3 +227,11 @@ def test_mistake(name):
 def test_errors_are_tec_errors():
     with pytest.raises(tec.TecError):
         bool(V)
+
+
+@pytest.mark.parametrize("size", [lambda n: n(), lambda n: n, lambda n: n() + 1, lambda n: te.max(n(), 4)])
+def test_a_size_that_is_read_from_a_tensor(size):
+    n, a = te.placeholder((), "int64", name="n"), te.placeholder((9,), name="a")
+    for declare in (lambda s: te.compute((s,), lambda i: a[i]), lambda s: te.placeholder((s,))):
+        with pytest.raises(tec.ExprError, match="is read from a tensor"):
+            declare(size(n))

@@ -322,7 +322,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a whole tensor as a body": (lambda: te.compute((3, 4), lambda i, j: X + 1), "stands here for one value"),
     "text as an operand": (lambda: X + "one", "float32"),
     "an axis that is not there": (lambda: topi.sum(X, 2), "axis 2"),
-    "a number for a tensor": (lambda: nn.softmax(3), "takes tensors"),
+    "a number for a tensor": (lambda: nn.softmax(3), "x is 3, not a tensor"),
     "parts that are not equal": (lambda: topi.split(X, 3, 1), "4 elements into 3 parts"),
     "a layout of other axes": (lambda: topi.layout_transform(X, "NCHW", "NHWC"), "axes differ"),
     "channels that do not fit": (lambda: nn.conv2d_nchw(te.placeholder((1, 3, 5, 5)), te.placeholder((4, 2, 3, 3)), 1, 1, 1), "channels"),
@@ -331,7 +331,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a scatter by an unknown word": (lambda: topi.scatter_elements(X, X, X, reduction="mean"), "by 'mean'"),
     "a mask along a third axis": (lambda: topi.sequence_mask(X, te.placeholder((4,), "int32"), axis=2), "along axis 2"),
     "windows of too few dimensions": (lambda: topi.sliding_window(X, 0, (2,), (1,)), "windows of 1 dimensions over 2"),
-    "upsampling by halves": (lambda: nn.upsampling(te.placeholder((1, 2, 3, 4)), 1.5, 2), "1.5 x 2"),
+    "upsampling by halves": (lambda: nn.upsampling(te.placeholder((1, 2, 3, 4)), 1.5, 2), "scale_h is 1.5, not an integer"),
     "pixels in another layout": (lambda: nn.space_to_depth(te.placeholder((1, 2, 4, 4)), 2, "CHWN"), "layout 'CHWN'"),
     "broadcasting to less": (lambda: topi.broadcast_to(X, (4,)), "does not broadcast"),
 }  # fmt: skip

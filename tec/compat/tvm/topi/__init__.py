@@ -10,6 +10,7 @@ from tec import topi as _topi
 from tec.errors import ExprError
 from tec.te import Tensor
 from tec.topi import broadcast, generic, image, reduction, sparse, tag, transform, utils, vision
+from tec.topi.door import checked as _checked
 from tec.topi.operators import compute
 
 from ..names import absent
@@ -36,7 +37,7 @@ def _index(name: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = f"tec.topi.{name}, whose index is int32, as in TVM."
-    return function
+    return _checked(f"topi.{name}", function)
 
 
 argmax, argmin = _index("argmax"), _index("argmin")
@@ -58,6 +59,8 @@ def take(a: Tensor, indices: Tensor, axis: Any = None, batch_dims: int = 0, mode
     made: Tensor = _topi.take(a, index, axis)
     return made
 
+
+reshape, take = _checked("topi.reshape", reshape), _checked("topi.take", take)
 
 # What TVM keeps for one target: here the definitions that all have, and schedules for the current target.
 cuda = SimpleNamespace(
