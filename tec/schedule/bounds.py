@@ -277,8 +277,9 @@ class Bounds:
             own = self.own_threads.setdefault(id(stage), {})
             tag = other.thread_of(iv)
             same = [v2 for v2, (s, x) in own.items() if s.thread_of(x) == tag]
-            if self.scope(stage) == LOCAL and tag.startswith("threadIdx") and same in ([], [v]):
-                own[v] = found  # each thread computes the part that it reads
+            private_to = {LOCAL: "threadIdx", SHARED: "blockIdx"}.get(self.scope(stage))
+            if private_to and tag.startswith(private_to) and same in ([], [v]):
+                own[v] = found  # each thread, or work-group, computes the part that it reads
                 continue
             raise fail(
                 self.sch, f"{stage.name} lives in {self.scope(stage)} memory, but is computed outside of loop {iv.name} of "
@@ -306,9 +307,10 @@ class Bounds:
 
         def runs(s: Stage, iv: E.IterVar) -> bool:
             tag = s.thread_of(iv)
-            if not tag:
-                return not found
-            return rank <= thread_rank(tag)
+            # A thread's registers hold the parts of all virtual threads inside of where they are filled.
+            if tag in ("", "vthread") and not found:
+                return True
+            return bool(tag) and rank <= thread_rank(tag)
 
         own: dict[E.IterVar, bool] = {}
         around: dict[E.Var, IntSet] = {}

@@ -12,7 +12,7 @@ import warnings
 from ..errors import ScheduleError
 from ..ir import expr as E
 from ..ir.arith import Analyzer
-from ..ir.buffer import LOCAL
+from ..ir.buffer import LOCAL, SHARED
 from ..ir.visit import Rewriter, substituter, walk_exprs
 from ..te.operation import ComputeOp, PlaceholderOp
 from ..te.tensor import Tensor
@@ -55,20 +55,28 @@ def normalize(sch: Schedule) -> Schedule:
 
 
 def own_threads(stage: Stage) -> None:
-    """A stage in `local` memory whose data loop is bound to threads: each thread has that memory for itself, and fills all of it that it reads."""
-    if stage.scope != LOCAL or stage.attach != AttachKind.SCOPE:
+    """A stage in `local` memory whose data loop is bound to threads: each thread has that memory for itself, and fills all of it that it reads. So it is of
+    `shared` memory and work-groups."""
+    if stage.scope not in (LOCAL, SHARED) or stage.attach != AttachKind.SCOPE:
         return
     for iv in stage.leaf:
         a = stage.attrs.get(iv)
-        if a is None or a.thread is None or iv.kind == E.IterKind.REDUCE or a.thread.thread_tag.startswith("blockIdx"):
+        if a is None or a.thread is None or iv.kind == E.IterKind.REDUCE:
+            continue
+        if (stage.scope == SHARED) != a.thread.thread_tag.startswith("blockIdx"):
             continue
         if iv.dom is not None and isinstance(iv.dom.extent, E.IntImm) and iv.dom.extent.value == 1:
             continue
         stage.attrs[iv] = copy.copy(a)
         stage.attrs[iv].thread, stage.attrs[iv].kind = None, "serial"
+        who, instead = (
+            ("thread", "shared memory is filled by the threads together")
+            if stage.scope == LOCAL
+            else ("work-group", "the threads of one fill it together")
+        )
         warnings.warn(
-            f"{stage.name} lives in local memory, which each thread has for itself: its loop {iv.name} runs in each thread, not over "
-            f"{a.thread.thread_tag} (shared memory is filled by the threads together)",
+            f"{stage.name} lives in {stage.scope} memory, which each {who} has for itself: its loop {iv.name} runs in each {who}, not over "
+            f"{a.thread.thread_tag} ({instead})",
             stacklevel=2,
         )
 

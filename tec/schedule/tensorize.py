@@ -19,7 +19,7 @@ from ..ir import stmt as S
 from ..ir.arith.int_set import IntSet
 from ..ir.buffer import Buffer
 from ..ir.intrin import INTRINS
-from ..ir.visit import children, free_vars, substitute_stmt, substituter, visit
+from ..ir.visit import children, free_vars, substitute_stmt, substituter, visit, walk_exprs
 from ..records import dataclass
 from ..te.operation import ComputeOp
 from ..te.tensor import Tensor
@@ -54,9 +54,10 @@ class _Input:
 
 @dataclass(slots=True)
 class _Match:
-    """A match in progress: inputs found so far, and the last thing that did not fit."""
+    """A match in progress: inputs and values of scalar parameters found so far, and the last thing that did not fit."""
 
     inputs: dict[Tensor, _Input] = field(default_factory=dict)
+    scalars: dict[E.Var, E.Expr] = field(default_factory=dict)
     why: str = ""
 
 
@@ -109,7 +110,8 @@ class _Tensorize:
         dims, axis_of = self._align(extents)
         match = self._match(mins, dims, axis_of)
         views = self._views(match, mins, dims)
-        statement = self._statement(outer, inner, values, views, conds)
+        self._check_scalars(match)
+        statement = self._statement(outer, inner, values, views, conds, match.scalars)
         return low.nest(stage, outer, statement) if not isinstance(statement, tuple) else self._nested(*statement)
 
     # ---- the region
@@ -202,6 +204,8 @@ class _Tensorize:
             return (isinstance(have, E.TensorRead) and self._same_read(have, want, match)) or self._differ(
                 have, want, match
             )
+        if isinstance(want, E.Var) and want in self.intrin.scalar_params:
+            return self._same_scalar(have, want, match) or self._differ(have, want, match)
         if type(have) is not type(want) or have.dtype != want.dtype:
             return self._differ(have, want, match)
         if isinstance(have, E.Reduce):
@@ -218,11 +222,19 @@ class _Tensorize:
             return self._differ(have, want, match)
         orders = [theirs, theirs[::-1]] if type(have) in _COMMUTATIVE else [theirs]
         for order in orders:
-            saved = dict(match.inputs)
+            saved = dict(match.inputs), dict(match.scalars)
             if all(self._same(x, y, match) for x, y in zip(mine, order)):
                 return True
-            match.inputs = saved
+            match.inputs, match.scalars = saved
         return False
+
+    def _same_scalar(self, have: E.Expr, want: E.Var, match: _Match) -> bool:
+        """Whether an expression may stand for a scalar parameter: one value for the whole region, and the same wherever the parameter is."""
+        value = self.low.arith.simplify(self._sub(have))
+        inner = {a.var for a in self.own.root_iter_vars()}
+        if have.dtype != want.dtype or any(v in inner for v in free_vars(value)) or _reads(value):
+            return False
+        return self.low.arith.equal(match.scalars.setdefault(want, value), value)
 
     @staticmethod
     def _differ(have: E.Expr, want: E.Expr, match: _Match) -> bool:
@@ -303,6 +315,14 @@ class _Tensorize:
             self._check_compact(b, views[b], storage, pointers)
         return views
 
+    def _check_scalars(self, match: _Match) -> None:
+        missing = [str(v) for v in self.intrin.scalar_params if v not in match.scalars]
+        if missing:
+            raise self.error(
+                f"its compute does not use the scalar parameters {', '.join(missing)}",
+                hint="scalar_params= names variables of the intrinsic's compute",
+            )
+
     def _check_compact(self, b: Buffer, view: View, storage: Storage, pointers: set[int]) -> None:
         """A buffer that is used by its pointer and declares no strides must lie in one piece."""
         if b.strides or id(b) not in pointers:
@@ -324,10 +344,11 @@ class _Tensorize:
         values: Values,
         views: dict[Buffer, View],
         conds: list[E.Expr],
+        scalars: dict[E.Var, E.Expr],
     ) -> Any:
         """The statement inside of the outer loops; for a reduction that goes on outside, (common, init, rest, update)."""
         low, stage, intrin = self.low, self.stage, self.intrin
-        bound = bind_vars(low, views, self.what)
+        bound = bind_vars(low, views, self.what) | scalars
 
         def make(s: S.Stmt) -> S.Stmt:
             return over_views(s, views, bound)
@@ -409,6 +430,11 @@ def _aligned(
         elif not same(have[d], nothing):
             return None
     return None if left else out[::-1]
+
+
+def _reads(e: E.Expr) -> bool:
+    """Whether a value is read from a tensor: an element lies in memory, where the schedule decides, and is no scalar."""
+    return any(isinstance(part, E.TensorRead) for part in walk_exprs(e))
 
 
 def _pointer_uses(intrin: Any) -> set[int]:

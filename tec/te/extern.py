@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ExprError
-from ..ir import build
 from ..ir.buffer import Buffer
-from ..ir.expr import Expr
+from ..ir.expr import Expr, Var
 from ..ir.stmt import Evaluate, Stmt
 from ..records import dataclass
 from . import wmma
@@ -147,14 +146,14 @@ class TensorIntrin:
     body: Stmt | None
     reduce_init: Stmt | None
     reduce_update: Stmt | None
-    scalar_params: tuple[Expr, ...] = ()
+    scalar_params: tuple[Var, ...] = ()
     ragged: bool = False
 
-    def __call__(self, *regions: Any, reduce_axis: Any = None) -> IntrinCall:
+    def __call__(self, *args: Any, reduce_axis: Any = None) -> IntrinCall:
         """The result of the intrinsic for regions of tensors, as the value of a `compute` whose function takes fewer
         indices than it has dimensions.
 
-        regions: one per input, `A[i, 0:16]`. reduce_axis: axes of loops around it that are also reduced over. Raises
+        args: a region for each input, `A[i, 0:16]`, and a value for each scalar parameter. reduce_axis: axes of loops around it that are also reduced over. Raises
         ExprError.
 
         >>> x, y = (te.placeholder((16,), name=v) for v in "xy")
@@ -164,7 +163,7 @@ class TensorIntrin:
         >>> A, B = (te.placeholder((64, 16), name=v) for v in "AB")
         >>> C = te.compute((64, 16), lambda i: vadd(A[i, 0:16], B[i, 0:16]))
         """
-        return call(self, regions, reduce_axis)
+        return call(self, args, reduce_axis)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
@@ -183,8 +182,9 @@ def decl_tensor_intrin(
     fcompute: a function of (ins, outs), one Buffer per tensor. It returns a statement, or three: (body, reduce_init,
     reduce_update), of which body or init may be None. name: shown in loops. binds: from a tensor to the layout of its
     buffer (`decl_buffer`, with symbolic strides for regions of larger tensors). Other buffers are row-major, with an
-    offset of their own. scalar_params: scalar arguments. default_buffer_params: what `decl_buffer` takes, for buffers
-    that `binds` does not name. Returns a TensorIntrin. Raises ExprError.
+    offset of their own. scalar_params: variables of the compute that stand for one value of a region; `fcompute` gets
+    them as a third argument. default_buffer_params: what `decl_buffer` takes, for buffers that `binds` does not name.
+    Returns a TensorIntrin. Raises ExprError.
 
     >>> x = te.placeholder((16,), name="x")
     >>> y = te.compute((16,), lambda i: x[i] + 1.0, name="y")
@@ -215,7 +215,10 @@ def decl_tensor_intrin(
             )
     buffers = _intrinsic_buffers(op, binds, default_buffer_params, what)
     n = len(op.inputs)
-    scalars = tuple(build.convert(s) for s in scalar_params or ())
+    scalars = tuple(scalar_params or ())
+    for v in scalars:
+        if not isinstance(v, Var):
+            raise ExprError(f"{what}: scalar parameter {v!r} is no variable", hint="tec.var('alpha', 'float32')")
     ins, outs = buffers[:n], buffers[n:]
     result = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
     body, first, update = (None if p is None else as_stmt(p, what) for p in _three_parts(result, what))

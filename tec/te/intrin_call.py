@@ -51,10 +51,12 @@ def with_axes(attrs: dict[str, Any], axes: int | None) -> dict[str, Any]:
 
 
 class IntrinCall(RegionValue):
-    """A call of `intrin` on regions of tensors; `outer`: axes of loops around it that it reduces over, too."""
+    """A call of `intrin` on regions of tensors; `outer`: axes of loops around it that it reduces over, too; `scalars`: values of its scalar parameters."""
 
-    def __init__(self, intrin: TensorIntrin, regions: Sequence[TensorRegion], outer: Sequence[IterVar]):
-        self.intrin, self.regions, self.outer = intrin, regions, outer
+    def __init__(
+        self, intrin: TensorIntrin, regions: Sequence[TensorRegion], outer: Sequence[IterVar], scalars: Sequence[Expr]
+    ):
+        self.intrin, self.regions, self.outer, self.scalars = intrin, regions, outer, scalars
 
     def expand(
         self, lead: Sequence[IterVar], own: Sequence[IterVar], what: str
@@ -63,7 +65,7 @@ class IntrinCall(RegionValue):
         or extents do not fit."""
         op = self.intrin.op
         assert isinstance(op, ComputeOp)
-        values = self._sizes(op, what)
+        values = self._sizes(op, what) | dict(zip(self.intrin.scalar_params, self.scalars))
         spare = len(op.axis) - len(own)
         if spare < 0:
             raise ExprError(
@@ -132,26 +134,46 @@ class IntrinCall(RegionValue):
 
 
 def call(intrin: TensorIntrin, args: Sequence[Any], outer: Any) -> IntrinCall:
-    """The call of an intrinsic, its arguments checked. Raises ExprError."""
+    """The call of an intrinsic, its arguments checked: regions and scalars, each in their order. Raises ExprError."""
     what = f"a call of {intrin.name}"
-    if len(args) != len(intrin.inputs):
+    of_tensors = [a for a in args if isinstance(a, (Tensor, TensorRegion))]
+    others = [a for a in args if not isinstance(a, (Tensor, TensorRegion))]
+    if not intrin.scalar_params and len(args) == len(intrin.inputs) and others:
+        t = intrin.inputs[next(k for k, a in enumerate(args) if a is others[0])]
+        raise ExprError(f"{what}: {t.name} is {others[0]!r}", hint="give a region of a tensor: A[i, 0:16]")
+    names, scalars = [t.name for t in intrin.inputs], [str(v) for v in intrin.scalar_params]
+    if len(of_tensors) != len(names) or len(others) != len(scalars):
+        takes = f"{len(names)} regions ({', '.join(names)})"
+        takes += f" and {len(scalars)} scalars ({', '.join(scalars)})" if scalars else ""
+        given = f"{len(of_tensors)}" + (f" and {', '.join(map(repr, others))}" if others else "")
         raise ExprError(
-            f"{what} takes {len(intrin.inputs)} regions ({', '.join(t.name for t in intrin.inputs)}), given {len(args)}",
-            hint="one region for each input: A[i, 0:16]",
+            f"{what} takes {takes}, given {given}",
+            hint="one region for each input: A[i, 0:16]"
+            + (", and a value for each scalar parameter" if scalars else ""),
         )
-    regions = []
-    for t, a in zip(intrin.inputs, args):
-        if isinstance(a, Tensor):
-            a = a[tuple(slice(None) for _ in a.shape)]
-        if not isinstance(a, TensorRegion):
-            raise ExprError(f"{what}: {t.name} is {a!r}", hint="give a region of a tensor: A[i, 0:16]")
-        if a.tensor.dtype != t.dtype or a.tensor.ndim < t.ndim:
-            raise ExprError(
-                f"{what}: {t.name} is {t.dtype} of {t.ndim} dimensions, {a!r} is {a.tensor.dtype} of {a.tensor.ndim}",
-                hint="a region of as many ranges as the intrinsic's tensor has dimensions, in its dtype",
-            )
-        regions.append(a)
+    regions = [_region(t, a, what) for t, a in zip(intrin.inputs, of_tensors)]
     axes = [] if outer is None else list(outer) if isinstance(outer, (list, tuple)) else [outer]
     if not all(isinstance(r, IterVar) for r in axes):
         raise ExprError(f"{what}: reduce_axis={outer!r}", hint="axes of tec.reduce_axis")
-    return IntrinCall(intrin, regions, axes)
+    return IntrinCall(intrin, regions, axes, [_scalar(v, e, what) for v, e in zip(intrin.scalar_params, others)])
+
+
+def _region(t: Tensor, a: Tensor | TensorRegion, what: str) -> TensorRegion:
+    """The region for input `t`. Raises ExprError where dimensions or types do not fit."""
+    region: TensorRegion = a[tuple(slice(None) for _ in a.shape)] if isinstance(a, Tensor) else a
+    if region.tensor.dtype != t.dtype or region.tensor.ndim < t.ndim:
+        raise ExprError(
+            f"{what}: {t.name} is {t.dtype} of {t.ndim} dimensions, {region!r} is {region.tensor.dtype} of {region.tensor.ndim}",
+            hint="a region of as many ranges as the intrinsic's tensor has dimensions, in its dtype",
+        )
+    return region
+
+
+def _scalar(v: Expr, value: Any, what: str) -> Expr:
+    """The value of scalar parameter `v`, in its type. Raises ExprError."""
+    e = build.convert(value)
+    if e.dtype == v.dtype:
+        return e
+    if isinstance(value, (int, float)):
+        return build.const(value, v.dtype)
+    raise ExprError(f"{what}: {v} is {v.dtype}, {e} is {e.dtype}", hint=f"cast it: x.astype({v.dtype!r})")

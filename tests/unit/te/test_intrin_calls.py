@@ -130,3 +130,65 @@ def test_mistakes(name: str) -> None:
     with pytest.raises(tec.TecError, match=text) as e:
         make()
     assert "test_intrin_calls.py" in str(e.value)
+
+
+def axpb(n: int) -> Any:
+    """x * v + w for scalars v and w; ten times as much, so that a test sees that it is what runs."""
+    x = te.placeholder((n,), name="x")
+    v, w = te.var("v", "float32"), te.var("w", "int32")
+    z = te.compute((n,), lambda i: x[i] * v + w + v, name="z")
+
+    def body(ins: Any, outs: Any, scalars: Any) -> Any:
+        ib = te.ir_builder.create()
+        with ib.for_range(0, n, "e") as e:
+            ib.emit(outs[0].vstore(e, 10.0 * (ins[0].vload(e) * scalars[0] + scalars[1] + scalars[0])))
+        return ib.get()
+
+    return te.decl_tensor_intrin(z.op, body, "axpb", scalar_params=[v, w], default_buffer_params={"offset_factor": 1})
+
+
+@pytest.mark.parametrize("how", ["call", "interleaved", "tensorize", "tiled"])
+def test_scalar_parameters(how: str) -> None:
+    a = RNG.standard_normal((6, 16)).astype("f")
+    A, f = te.placeholder((6, 16), name="A"), axpb(16 if how != "tiled" else 8)
+    if how in ("call", "interleaved"):
+        args = (lambda i: (A[i, 0:16], 2.5, i + 1)) if how == "call" else (lambda i: (2.5, A[i, :], i + 1))
+        C = te.compute((6, 16), lambda i: f(*args(i)), name="C")
+    else:
+        C = te.compute((6, 16), lambda i, j: A[i, j] * te.const(2.5) + (i + 1) + te.const(2.5), name="C")
+    want = a * 2.5 + np.arange(1, 7)[:, None] + 2.5
+    np.testing.assert_allclose(te.evaluate([C], {A: a})[0], want, 1e-6)
+    s = tec.create_schedule(C.op)
+    if how == "tensorize":
+        s[C].tensorize(C.op.axis[1], f)
+    if how == "tiled":
+        s[C].tensorize(s[C].split(C.op.axis[1], 8)[1], f)
+    np.testing.assert_allclose(run(s, [A, C], a), 10 * want, 1e-5)
+
+
+def test_scalars_that_are_no_scalars() -> None:
+    with pytest.raises(tec.ExprError, match="scalar parameter 2 is no variable"):
+        x = te.placeholder((4,), name="x")
+        te.decl_tensor_intrin(te.compute((4,), lambda i: x[i] * 2).op, lambda ins, outs, s: None, scalar_params=[2])
+    A, v = te.placeholder((6, 16), name="A"), te.placeholder((16,), name="v")
+    f = axpb(16)
+
+    def called(args: Any) -> Any:
+        return lambda i: f(*args(i))
+
+    for args, says in [
+        (lambda i: (A[i, :],), "takes 1 regions .* and 2 scalars"), (lambda i: (A[i, :], i, 1), "v is float32, i is int32"),
+        (lambda i: (A[i, :], A[i, :], 1, 2), "given 2 and 1, 2"),
+    ]:  # fmt: skip
+        with pytest.raises(tec.ExprError, match=says):
+            te.compute((6, 16), called(args), name="C")
+    for body in (
+        lambda i, j: A[i, j] * v[j] + i + v[j],
+        lambda i, j: A[i, j] * 2.0 + i + 3.0,
+        lambda i, j: A[i, j] * 2.0 + j + 2.0,
+    ):
+        C = te.compute((6, 16), body, name="C")
+        s = tec.create_schedule(C.op)
+        s[C].tensorize(C.op.axis[1], f)
+        with pytest.raises(tec.ScheduleError, match="the computations differ"):
+            tec.lower(s, [A, v, C])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -148,6 +149,31 @@ def test_threads_loops_of_a_stage_in_local_and_warp_memory(scope):
         f = tec.build(s, [A, C], "rocm -mcpu=gfx942")
     f(tec.nd.array(a, dev), out)
     np.testing.assert_allclose(out.numpy(), (a[:, ::-1] + 1) * 2, 1e-6)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize(("scope", "tag"), [("local", "vthread"), ("shared", "blockIdx.y")])
+def test_memory_that_is_filled_outside_of_the_loop_whose_part_it_holds(scope, tag, bound):
+    """Registers hold the parts of all virtual threads, and each work-group fills the shared memory that it reads."""
+    A = te.placeholder((4, 3, 8), name="A")
+    B = te.compute(A.shape, lambda i, j, k: A[i, j, k] + 1.0, name="B")
+    C = te.compute(A.shape, lambda i, j, k: B[i, j, k] * 2.0 + B[i, j, 7 - k if scope == "shared" else k], name="C")
+    s = tec.create_schedule(C.op)
+    axis = te.thread_axis(tag)
+    s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[C].bind(C.op.axis[1], axis)
+    s[C].bind(C.op.axis[2], te.thread_axis("threadIdx.x"))
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].set_scope(scope)
+    if bound:
+        s[B].bind(B.op.axis[1], axis)
+    dev = tec.rocm_emu("gfx942")
+    a = np.random.default_rng(0).random((4, 3, 8)).astype("f")
+    out = tec.nd.array(np.zeros(a.shape, "f"), dev)
+    with pytest.warns(UserWarning, match="which each") if bound else nullcontext():
+        f = tec.build(s, [A, C], "rocm -mcpu=gfx942")
+    f(tec.nd.array(a, dev), out)
+    np.testing.assert_allclose(out.numpy(), (a + 1) * 2 + (a[..., ::-1] if scope == "shared" else a) + 1, 1e-6)
 
 
 def test_a_group_counts_the_stages_and_groups_right_inside_it():
