@@ -228,7 +228,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     },
     "afmoe": {
         "head_dim": 128, "max_position_embeddings": 16384, "num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2, "rms_norm_eps": 1e-5,
-        "sliding_window": 1024, "moe_intermediate_size": 1408,
+        "sliding_window": 1024, "moe_intermediate_size": 1408, "route_scale": 1.0,
     },
     "minimax_m2": {
         "head_dim": 128, "max_position_embeddings": 196608, "num_key_value_heads": 8, "num_local_experts": 256, "num_experts_per_tok": 8, "rope_theta": 5e6,
@@ -349,6 +349,8 @@ def complete(config: dict[str, Any]) -> None:
     layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)
     if config.get("layer_types") is None and rule is not None and type(layers) is int and 0 < layers < 1 << 16:
         config["layer_types"] = [rule(config, k) for k in range(layers)]
+    if kind == "smollm3" and config.get("use_sliding_window") is False:
+        config["use_sliding_window"] = True  # it says which layers have a window where `layer_types` does not
 
 
 def _heads(config: dict[str, Any]) -> Any:
@@ -482,6 +484,10 @@ def _linear(config: dict[str, Any], k: int) -> str:
     return "linear_attention" if (k + 1) % int(config.get("full_attention_interval") or 4) else "full_attention"
 
 
+def _all_linear(config: dict[str, Any], k: int) -> str:
+    return "linear_attention"
+
+
 def _convolutions(config: dict[str, Any], k: int) -> str:
     whole = config.get("full_attn_idxs")
     return "full_attention" if whole is None or k in whole else "conv"
@@ -490,4 +496,5 @@ def _convolutions(config: dict[str, Any], k: int) -> str:
 _LAYERS: dict[str, Callable[[dict[str, Any], int], str]] = {
     "qwen2": _windows_behind, "qwen3": _windows_behind, "dots1": _windows_of_dots, "qwen2_moe": _windows_before, "smollm3": _windows_without_positions,
     "qwen3_next": _linear, "qwen3_5_text": _linear, "qwen3_5_moe_text": _linear, "lfm2": _convolutions,
+    "granitemoehybrid": _all_linear,
 }  # fmt: skip

@@ -150,7 +150,33 @@ def _listed_modules(folder: Path) -> list[Any] | None:
     return read
 
 
+# Whose positions are by kinds of layers, and the bases of those that see everything and of those with a window.
+_BY_LAYERS = {"gemma3_text": (1e6, 1e4), "gemma3n_text": (1e6, 1e4), "olmo3": (5e5, 5e5)}
+
+
+def _by_layers(config: dict[str, Any], whole: float, near: float) -> None:
+    """`rope_parameters` of both kinds of layers. `rope_scaling` and `rope_theta` are of those that see everything, and a table that is for no kind is not read."""
+    said, scaling = config.get("rope_parameters"), config.get("rope_scaling")
+    tables = said if isinstance(said, dict) else {}
+    made: dict[str, dict[str, Any]] = {}
+    for name, outside, base in (
+        ("full_attention", "rope_theta", whole),
+        ("sliding_attention", "rope_local_base_freq", near),
+    ):
+        own = tables.get(name)
+        more = scaling if name == "full_attention" and isinstance(scaling, dict) else {}
+        table = {"rope_type": "default"} | (own if isinstance(own, dict) else {}) | more
+        if "type" in more and "rope_type" not in more:
+            table["rope_type"] = more["type"]
+        if table.get("rope_theta") is None:
+            table["rope_theta"] = base if config.get(outside) is None else config[outside]
+        made[name] = table
+    config["rope_parameters"] = {**tables, **made}  # what is not read is held to what such a key may hold all the same
+
+
 def _rope(config: dict[str, Any]) -> None:
+    if config["model_type"] in _BY_LAYERS:
+        _by_layers(config, *_BY_LAYERS[config["model_type"]])
     rope = config.get("rope_parameters")
     if not isinstance(rope, dict):
         scaling = config.get("rope_scaling")

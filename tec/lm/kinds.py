@@ -71,6 +71,11 @@ def _numbers(count: int) -> _Kind:
     return lambda x: _each(_is_number)(x) and len(x) == count, f"a list of {count} numbers"
 
 
+def _is_range(x: Any) -> bool:
+    """Two numbers, of which the second may be infinite."""
+    return _each(lambda e: _is_number(e) or e == math.inf)(x) and len(x) == 2 and x[0] <= x[1]
+
+
 _AUTO = (lambda x: _is_count(x) or x == "auto"), 'an int, or "auto"'
 _KINDS: dict[str, _Kind] = {
     **dict.fromkeys(("attention_chunk_size", "altup_active_idx"), _COUNT),
@@ -96,7 +101,7 @@ _KINDS: dict[str, _Kind] = {
          "key_multiplier", "attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "lm_head_multiplier"), _NUMBER),
     "mlp_multipliers": _numbers(2), "ssm_multipliers": _numbers(5),
     "mlp_layer_types": (_each(("dense", "sparse").__contains__), "a list of dense and sparse"),
-    "mamba_d_head": _AUTO,
+    "mamba_d_head": _AUTO, "time_step_limit": (_is_range, "the least and the largest step"), "time_step_min": _FROM_ZERO,
     "partial_rotary_factor": _SHARE,
     **dict.fromkeys(("hidden_act", "hidden_activation", "mlp_hidden_act", "topk_method", "position_embedding_type"), _TEXT),
     "layer_types": (_each(_LAYERS.__contains__), f"a list of {', '.join(_LAYERS)}"),

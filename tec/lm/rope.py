@@ -78,7 +78,7 @@ def _scaling(c: Config) -> Mapping[str, Any]:
 def boundary(c: Config) -> int | None:
     """Tokens beyond which a text's places turn by other frequencies, so that what was read before is read again; None where there is no such number."""
     own = _scaling(c)
-    return _trained(own, c) if str(own.get("rope_type", own.get("type", ""))) in ("longrope", "su") else None
+    return trained_length(own, c) if str(own.get("rope_type", own.get("type", ""))) in ("longrope", "su") else None
 
 
 def _plain(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
@@ -91,15 +91,15 @@ def _linear(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencie
 
 def _llama3(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
     factor, low, high = float(s["factor"]), float(s["low_freq_factor"]), float(s["high_freq_factor"])
-    old = float(s["original_max_position_embeddings"])
+    old = float(trained_length(s, c))
     turns = old * f / (2 * math.pi)
     blend = np.clip((turns - low) / (high - low), 0, 1)
     return Frequencies(f / factor * (1 - blend) + f * blend, 1.0)
 
 
 def _yarn(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
-    factor, size = float(s["factor"]), 2 * len(f)
-    old = float(s.get("original_max_position_embeddings") or c.context)
+    size, old = 2 * len(f), float(trained_length(s, c))
+    factor = float(c.context / old if s["factor"] is None else s["factor"])
 
     def mscale(scale: float, by: float) -> float:
         return 1.0 if scale <= 1 else 0.1 * by * math.log(scale) + 1.0
@@ -120,13 +120,13 @@ def _yarn(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
     return Frequencies(f / factor * ramp + f * (1 - ramp), float(attention))
 
 
-def _trained(s: Mapping[str, Any], c: Config) -> int:
-    """Tokens of the texts that the model was trained on before it was stretched."""
+def trained_length(s: Mapping[str, Any], c: Config) -> int:
+    """Tokens of the texts that the model was trained on before it was stretched. What stands beside the table is before what it has, as transformers reads both."""
     return int(c.get("original_max_position_embeddings") or s.get("original_max_position_embeddings") or c.context)
 
 
 def _longrope(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
-    old = _trained(s, c)
+    old = trained_length(s, c)
     factor = float(s.get("factor") or c.context / old)
     attention = s.get("attention_factor")
     if s.get("short_mscale") is not None:  # Phi-3.5-MoE; both are one number there

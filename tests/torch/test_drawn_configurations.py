@@ -41,10 +41,12 @@ def _model(folder: Path) -> Any:
     return model
 
 
-def _case(kind: str, seed: int, folder: Path, **said: Any) -> tuple[Any, Any]:
-    """A drawn file that transformers reads, beside weights in the folder; and its logits [tokens, vocabulary]. Every second file is as transformers writes it. said: by the file besides."""
+def _case(kind: str, seed: int, folder: Path, as_said: bool = False, **said: Any) -> tuple[Any, Any]:
+    """A drawn file that transformers reads, beside weights in the folder; and its logits [tokens, vocabulary]. Every second file is as transformers writes it, with
+    `as_said` none. said: by the file besides; what is None is left out."""
     for k in range(_TRIES):
         raw = drawn(kind, random.Random(f"{kind} {seed} {k}")) | said
+        raw = {key: value for key, value in raw.items() if key not in said or value is not None}
         file = folder / "config.json"
         file.write_text(json.dumps(raw))
         try:
@@ -56,7 +58,7 @@ def _case(kind: str, seed: int, folder: Path, **said: Any) -> tuple[Any, Any]:
         if not np.isfinite(logits).all():
             continue
         model.save_pretrained(folder)
-        if (seed + k) % 2:
+        if as_said or (seed + k) % 2:
             file.write_text(json.dumps(raw))
         return raw, logits
     raise AssertionError(f"transformers reads none of {_TRIES} files of {kind}")
@@ -85,6 +87,37 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
 )
 def test_what_an_architecture_does_not_read_is_passed_over(kind: str, said: dict[str, Any], tmp_path: Path) -> None:
     _, want = _case(kind, 1, tmp_path, **said)
+    got = Steps(tec.lm.open(tmp_path)).read(list(TOKENS))
+    assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())
+
+
+_YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 20000.0}
+_LLAMA3 = {**_YARN, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        # The length that a model was trained with: beside the table, within it, or the context.
+        ("llama", {"rope_parameters": {**_YARN, "original_max_position_embeddings": 32}, "original_max_position_embeddings": 64}),
+        ("qwen2", {"rope_parameters": _LLAMA3, "original_max_position_embeddings": 24}),
+        ("mistral", {"rope_parameters": _LLAMA3}),
+        ("ministral3", {"rope_parameters": None, "original_max_position_embeddings": 8}),
+        ("llama", {"rope_parameters": {**_YARN, "factor": None, "original_max_position_embeddings": 32}}),
+        # Tables for kinds of layers, and one for none, which is not read.
+        ("olmo3", {"rope_parameters": None, "rope_scaling": {**_YARN, "original_max_position_embeddings": 32}, "rope_theta": 700.0}),
+        ("gemma3n_text", {"rope_parameters": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0}, "rope_scaling": None}),
+        ("gemma3_text", {"rope_parameters": None, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_theta": 500.0}),
+        ("gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}, "rope_scaling": None}),
+        # Layers with a window that the file names, whatever its switch says; and no kinds of layers.
+        ("smollm3", {"layer_types": ["full_attention", "sliding_attention"], "num_hidden_layers": 2, "sliding_window": 4, "use_sliding_window": False, "no_rope_layers": [1, 0]}),
+        ("granitemoehybrid", {"layer_types": None}),
+        # By which its experts are not scaled.
+        ("afmoe", {"route_scale": None, "routed_scaling_factor": 2.5}),
+    ],
+)  # fmt: skip
+def test_what_a_file_says_is_what_it_says_to_transformers(kind: str, said: dict[str, Any], tmp_path: Path) -> None:
+    _, want = _case(kind, 3, tmp_path, as_said=True, **{"rope_scaling": None, **said})
     got = Steps(tec.lm.open(tmp_path)).read(list(TOKENS))
     assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())
 

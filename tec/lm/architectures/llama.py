@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ...graph import Value
 from ..layers import Layers
+from ..rope import trained_length
 
 
 def llama(m: Layers) -> Value:
@@ -64,10 +65,10 @@ def decoder(
 def _far(m: Layers) -> Value | None:
     """1 + beta * log(1 + floor(place / trained)), [1, tokens, 1, 1]: of places within the trained length 1."""
     own = m.c.get("rope_parameters") or m.c.get("rope_scaling") or {}
-    beta, trained = own.get("llama_4_scaling_beta"), own.get("original_max_position_embeddings")
-    if not beta or not trained:
+    beta, b = own.get("llama_4_scaling_beta"), m.b
+    if not beta:
         return None
-    b = m.b
+    trained = trained_length(own, m.c)
     times = b.op("floor", m.scaled(m.places(), 1 / float(trained)))
     logs = m.scaled(b.op("log", m.add(times, b.like(1.0, times))), float(beta))
     return b.cast(b.reshape(m.add(logs, b.like(1.0, logs)), (1, m.tokens, 1, 1)), m.dtype)
