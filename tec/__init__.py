@@ -201,6 +201,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:  # what type checkers see: a name is public where it is imported as itself
     # isort: off
     from . import (
+        array as array,
         collectives as collectives,
         driver as driver,
         graph as graph,
@@ -253,8 +254,7 @@ if TYPE_CHECKING:  # what type checkers see: a name is public where it is import
     from .te import *  # noqa: F403
     # isort: on
 
-    array: Any  # whose names are loaded when they are used
-    tir: Any
+    tir: Any  # whose names are loaded when they are used
     testing: Any
     device = _as_device
     nd = _nd

@@ -9,7 +9,7 @@ for piece in lm.generate("Once upon a time", max_tokens=50):
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .checkpoint import Checkpoint, PackedTensor, Tokenizer
 from .elsewhere import FUNCTIONS, hint
@@ -19,6 +19,22 @@ from .opening import open, open_adapter
 _LAZY = {  # what compiles is imported when it is asked for
     "load": "model", "embedder": "embedding", "Embedder": "embedding", "reranker": "reranking", "Reranker": "reranking", "transcriber": "speech", "Transcriber": "speech", "LanguageModel": "model", "Generation": "generation", "Sampling": "sampling", "Beam": "beams", "Sample": "samples", "Generator": "exported", "generate": "writing",
 }  # fmt: skip
+
+if TYPE_CHECKING:  # what type checkers see of those
+    from .beams import Beam as Beam
+    from .embedding import Embedder as Embedder
+    from .embedding import embedder as embedder
+    from .exported import Generator as Generator
+    from .generation import Generation as Generation
+    from .model import LanguageModel as LanguageModel
+    from .model import load as load
+    from .reranking import Reranker as Reranker
+    from .reranking import reranker as reranker
+    from .samples import Sample as Sample
+    from .sampling import Sampling as Sampling
+    from .speech import Transcriber as Transcriber
+    from .speech import transcriber as transcriber
+    from .writing import generate as generate
 
 __all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open", "open_adapter", *_LAZY]
 
