@@ -215,10 +215,7 @@ def decl_tensor_intrin(
             )
     buffers = _intrinsic_buffers(op, binds, default_buffer_params, what)
     n = len(op.inputs)
-    scalars = tuple(scalar_params or ())
-    for v in scalars:
-        if not isinstance(v, Var):
-            raise ExprError(f"{what}: scalar parameter {v!r} is no variable", hint="tec.var('alpha', 'float32')")
+    scalars = _scalars(scalar_params, what)
     ins, outs = buffers[:n], buffers[n:]
     result = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
     body, first, update = (None if p is None else as_stmt(p, what) for p in _three_parts(result, what))
@@ -232,6 +229,15 @@ def decl_tensor_intrin(
             hint="return the one statement, or sum in the intrinsic's compute",
         )
     return TensorIntrin(name, op, op.inputs, tuple(buffers), body, first, update, scalars)
+
+
+def _scalars(params: Any, what: str) -> tuple[Var, ...]:
+    """The variables of a compute that a call of its intrinsic gives values for."""
+    scalars = tuple(params or ())
+    for v in scalars:
+        if not isinstance(v, Var):
+            raise ExprError(f"{what}: scalar parameter {v!r} is no variable", hint="tec.var('alpha', 'float32')")
+    return scalars
 
 
 def _intrinsic_buffers(
