@@ -12,7 +12,7 @@ import numpy as np
 from ..runtime.devices.surface import Dim3
 from ..runtime.objects.codeobject import KernelInfo
 from .chips import Chip
-from .context import STATE_LANES, STATE_MET_SITE, STATE_SCC, STATE_VGPRS
+from .context import STATE_LANES, STATE_SCC, STATE_SIGNALLED, STATE_VGPRS
 from .decode.inst import TTMP0
 from .errors import EmulationError
 from .translate.wave import EXEC
@@ -145,7 +145,7 @@ def initial_undefined(chip: Chip, info: KernelInfo, registers: Registers, state:
     sgprs[TTMP0 : TTMP0 + 16] = 0
     sgprs[EXEC : EXEC + 2] = 0
     out[STATE_SCC : STATE_SCC + 4] = 1  # a boolean
-    out[STATE_LANES : STATE_MET_SITE + 4] = 0
+    out[STATE_LANES : STATE_SIGNALLED + 4] = 0
     out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * id_registers(chip, info)] = 0
     return out
 

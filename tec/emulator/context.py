@@ -54,7 +54,9 @@ FAULTS = {
     25: "lanes of one wave at different barriers",
     26: "LDS access across arrays",
     27: "missing wait: LDS is read or overwritten while what a load brings there may still be on its way",
+    30: "missing wait: LDS is overwritten while a store out of it may still be on its way",
     24: "a barrier of the whole grid in a launch that is not cooperative",
+    28: "a wave waits at a barrier that it has not signalled", 29: "a wave signals a barrier again before it has waited there",
     40: "an image whose elements are not in rows (swizzle mode 0 is modelled)", 41: "an image with levels (one level is modelled)",
     42: "a sampler that is not modelled (anisotropic; a border colour out of a table; one filter for larger and another for smaller, where no level is given)",
     43: "an element format that is not modelled", 44: "a descriptor of another kind than the instruction's",
@@ -74,6 +76,7 @@ STATE_LANES, STATE_MET, STATE_MET_SITE = 528, 536, 544
 # Of the counter that loads straight into LDS add to (`checks.fills`): how many operations the wave has issued; how many of them its waits have covered, now and
 # when it began what it does since its last barrier; and the number of that barrier, from 1.
 STATE_ISSUED, STATE_COVERED, STATE_COVERED_BEFORE, STATE_ROUND = 552, 556, 560, 564
+STATE_SIGNALLED = 568  # whether the wave has signalled a barrier that it has not waited for yet (`meeting`)
 STATE_VGPRS = 1024
 
 PARAMS = {

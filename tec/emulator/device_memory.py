@@ -110,7 +110,7 @@ class DeviceMemory:
             ctypes.memset(base, 0, room)
             ctypes.memmove(base, data, len(data))
             self._insert(Allocation(base, room, label, buffer))
-            self.mark_written(base, room)
+            self.mark_written(base, len(data))
             return base
 
     def displace(self, base: int) -> None:

@@ -155,7 +155,6 @@ class EmuFunction:
         self._lock = fork_safe_lock()
         self.launches = 0  # of those whose work-groups began in a drawn order
         self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
-        self.float_mode = info.rsrc1 >> 12 & 255
         self.lockstep = isinstance(module.asm, Disassembly)  # code of others, which may be handwritten
         self.screened: dict[bool, bool] = {}  # whether launches with and without full waves are screened first
 
@@ -171,7 +170,7 @@ class EmuFunction:
             if found is None:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, checks, driver.profile, vgpr_count=self.info.vgprs,
-                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0, lockstep=self.lockstep, strip=driver.jit.strip(level),
+                    rsrc1=self.info.rsrc1, numerics=driver.numerics, stop=driver.stop, fast=level > 0, lockstep=self.lockstep, strip=driver.jit.strip(level),
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found
@@ -198,7 +197,7 @@ class EmuFunction:
                 skip = data_only(self.text, self._kernarg(), waiting_places(self.text, self.module.driver.chip.name))
                 options = Options(
                     self.module.driver.chip.name, self.info.wavefront_size, full, frozenset({"bounds"}), True, True, skip or frozenset(),
-                    vgpr_count=self.info.vgprs, float_mode=self.float_mode, strip=self.module.driver.jit.strip(0),
+                    vgpr_count=self.info.vgprs, rsrc1=self.info.rsrc1, strip=self.module.driver.jit.strip(0),
                 )  # fmt: skip
                 # A few work-groups run, and without what depends on data alone.
                 found = self._variants[key] = self._compile(options, many, 0)

@@ -48,8 +48,8 @@ def fault_of(
         detail = f"the work-group has {lds} bytes of LDS"
     elif kind == 26:
         detail = arrays_told(function.text.arrays, address, thread.get("detail"))
-    elif kind == 27:
-        detail = f"byte {address} of LDS, which wave {thread.get('detail')} loads{_other(function, compiled, thread)}; "
+    elif kind in (27, 30):
+        detail = f"byte {address} of LDS, which wave {thread.get('detail')} {'loads' if kind == 27 else 'stores'}{_other(function, compiled, thread)}; "
         detail += "its waits leave as many operations on their way as this one has behind it"
     elif kind == 8:
         detail = place + "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
@@ -131,7 +131,7 @@ def _origin(driver: EmuDriver, compiled: Compiled, thread: Thread) -> str:
     """The load that brought undefined bits last, if there was one: most often where the value comes from."""
     site = thread.get("origin_site")
     if not site:
-        return "\n  no load brought an undefined value: a register that was never written"
+        return "\n  no vector load brought an undefined value: a register that was never written, or what a scalar load found"
     line, instruction = compiled.translation.sites[site - 1]
     address = thread.get("origin_address")
     place = driver.memory.describe(address) if address >= 1 << 20 else f"byte {address} of LDS or scratch"

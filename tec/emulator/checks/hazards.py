@@ -125,7 +125,7 @@ class _Rules:
             self.vector(state, at, inst, t)
         if t.kind == "vmem":
             for reg, _ in t.reads:
-                if reg[0] == "s" and op.startswith(_RESOURCES):
+                if reg[0] == "s":
                     self.fails(
                         state,
                         at,
@@ -183,6 +183,7 @@ class _Rules:
                     self.fails(
                         state, at, "trans", reg, 1, "a transcendental instruction's result is read by another kind"
                     )
+                self.fails(state, at, "moved", reg, 1, "a vector instruction moves the bits of its result")
             if lane:
                 self.fails(
                     state, at, "valu", _EXEC, 4, "a vector instruction writes EXEC before a lane is read or written"
@@ -277,6 +278,8 @@ class _Rules:
                     yield "trans", reg
                 if dot:
                     yield "dot", reg
+                if self.cdna3 and _moves_result(inst):
+                    yield "moved", reg
         elif t.kind == "vmem" and "_store" in op:
             data = inst.operands[0 if op.startswith(_RESOURCES) else 1]
             # A scalar offset takes a clock more, which is enough.
@@ -305,6 +308,15 @@ class _Rules:
 def _is_trans(inst: Inst) -> bool:
     row = ROWS.get(inst.op)
     return row is not None and row.kind == "trans"
+
+
+def _moves_result(inst: Inst) -> bool:
+    """Whether the result goes to another part of its register than the first: SDWA's dst_sel, op_sel's bit of the destination."""
+    if inst.encoding == "sdwa":
+        return inst.mods.get("dst_sel", "DWORD") != "DWORD"
+    halves = inst.mods.get("op_sel", "").strip("[]").split(",")
+    # One for each operand, and with a single source they are its bytes; packed instructions have none for the result.
+    return len(halves) == len(inst.operands) > 2 and halves[-1].strip() == "1"
 
 
 def _hardware(inst: Inst) -> str:

@@ -5,6 +5,8 @@ turn, nothing hangs, and neither orders what the other side's lanes do. In every
 a barrier have come to the one before it as well; lanes that have ended come to no more. Assembly written by hand may mask lanes off around a barrier
 and put them on again, which is in order; compilers write no constant to EXEC but -1. Where a kernel does, lanes are
 missed only if those that came to the barrier before are missing here.
+
+On gfx12 a wave signals a barrier and waits at it in two instructions: once each, in this order.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..context import CTX, STATE_LANES, STATE_MET, STATE_MET_SITE
+from ..context import CTX, STATE_LANES, STATE_MET, STATE_MET_SITE, STATE_SIGNALLED
 
 if TYPE_CHECKING:
     from ..decode.inst import KernelText
     from ..translate.kernel import Translator
 
-DIVERGED = 25  # the fault's number
+DIVERGED, UNSIGNALLED, SIGNALLED_TWICE = 25, 28, 29  # the faults' numbers
 _MASKS = re.compile(r"s_mov_b(32|64)$")
 
 
@@ -65,3 +67,12 @@ def check_lanes(w: Translator) -> None:
     some = s.icmp("ne", "i64", now, "0")  # a wave without lanes came by a branch that was left out
     out.put(f"store i64 {s.select(some, 'i64', now, met)}, ptr {met_at}")
     out.put(f"store i32 {w.site() + 1}, ptr {site_at}")
+
+
+def check_signal(w: Translator, waits: bool) -> None:
+    """Where a wave signals a barrier, or waits at it: leave with a fault if it has done so before, or not signalled."""
+    out, s = w.out, w.s
+    at = out.emit(f"getelementptr i8, ptr %st, i64 {STATE_SIGNALLED}")
+    signalled = out.emit(f"load i32, ptr {at}")
+    w.fault_if(s.icmp("eq" if waits else "ne", "i32", signalled, "0"), UNSIGNALLED if waits else SIGNALLED_TWICE)
+    out.put(f"store i32 {int(not waits)}, ptr {at}")

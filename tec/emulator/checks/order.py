@@ -42,7 +42,7 @@ class Synchronization:
     polls: bool  # whether one of them reads in a loop
 
 
-def _coherent(inst: Inst, chip: str) -> bool:
+def coherent(inst: Inst, chip: str) -> bool:
     """Whether a load or store goes past the caches that other compute units do not see, as atomic ones of agent scope do."""
     if chip.startswith("gfx12"):
         return inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
@@ -51,21 +51,40 @@ def _coherent(inst: Inst, chip: str) -> bool:
     return "glc" in inst.mods and "_load" in inst.op
 
 
-def _invalidates(inst: Inst, chip: str) -> bool:
-    """Whether it drops what the compute unit's caches hold, for the whole device."""
+def _invalidates(insts: list[Inst], at: int, chip: str) -> bool:
+    """Whether an instruction drops what the compute unit's caches hold, for the whole device. gfx10 and gfx11 have two, the farther one first: else the
+    nearer one is filled from it again."""
+    inst = insts[at]
     if chip in ("gfx942", "gfx950"):
         return inst.op == "buffer_inv" and "sc1" in inst.text.split()
     if chip.startswith("gfx12"):
         return inst.op == "global_inv" and inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
-    return inst.op in ("buffer_wbinvl1_vol", "buffer_wbinvl1", "buffer_gl1_inv")
+    if generation(chip) >= 10:
+        before = (i.op for i in reversed(insts[:at]) if not i.op.startswith(("s_wait", "s_nop", "s_delay", "s_clause")))
+        return inst.op == "buffer_gl0_inv" and next(before, "") == "buffer_gl1_inv"
+    return inst.op in ("buffer_wbinvl1_vol", "buffer_wbinvl1")
 
 
-def _waits_for_stores(inst: Inst, gfx: int) -> bool:
+def _keeps_stores(chip: str) -> bool:
+    """Whether the dies of a chip have an L2 each, in which stores stay until they are written back (LLVM writes so for releases of agent scope)."""
+    return chip in ("gfx942", "gfx950", "gfx1250")
+
+
+def _writes_back(inst: Inst) -> bool:
+    """Whether an instruction gives what the die's L2 keeps to the whole device."""
+    if inst.op == "buffer_wbl2":
+        return "sc1" in inst.text.split()
+    return inst.op == "global_wb" and inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
+
+
+def waits_for_stores(inst: Inst, gfx: int) -> bool:
+    """Whether all stores of the wave so far have ended behind it."""
     counter = {9: r"vmcnt\(0\)", 12: r"storecnt(_dscnt)? 0x0$"}.get(gfx, r"vscnt\S* null, 0x0$")
     return inst.op.startswith("s_wait") and (bool(re.search(counter, inst.text)) or inst.text.split()[-1] == "0")
 
 
-def _global(op: str) -> bool:
+def in_global(op: str) -> bool:
+    """Whether an opcode may access global memory."""
     return op.startswith(("global_", "cluster_", "flat_", "buffer_", "s_atomic", "s_buffer_atomic"))
 
 
@@ -103,8 +122,8 @@ def _scalar_reads(kernel: KernelText) -> set[int]:
 def _reads(kernel: KernelText, chip: str) -> tuple[set[int], set[int]]:
     """The read-modify-writes, and the loads that see what other compute units write."""
     insts = kernel.insts
-    changes = {i for i, inst in enumerate(insts) if _global(inst.op) and "_atomic" in inst.op}
-    loads = {i for i, inst in enumerate(insts) if _global(inst.op) and "_load" in inst.op and _coherent(inst, chip)}
+    changes = {i for i, inst in enumerate(insts) if in_global(inst.op) and "_atomic" in inst.op}
+    loads = {i for i, inst in enumerate(insts) if in_global(inst.op) and "_load" in inst.op and coherent(inst, chip)}
     return changes, loads
 
 
@@ -121,16 +140,16 @@ def _polling(kernel: KernelText, changes: set[int], loads: set[int]) -> frozense
 def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     """The instructions that synchronize work-groups; None where there are none."""
     insts, gfx = kernel.insts, generation(chip)
-    acquires = frozenset(i for i, inst in enumerate(insts) if _invalidates(inst, chip))
+    acquires = frozenset(i for i in range(len(insts)) if _invalidates(insts, i, chip))
     changes, loads = _reads(kernel, chip)
     polls = bool(_polling(kernel, changes, loads | _scalar_reads(kernel)))
     gates = any(inst.op == "ds_gws_barrier" for inst in insts)  # these release and acquire by themselves
     if not gates and (not (acquires or polls) or not changes | loads):
         return None
     stores = {
-        i for i, inst in enumerate(insts) if _global(inst.op) and "_store" in inst.op and _flag(insts, i, chip, gfx)
+        i for i, inst in enumerate(insts) if in_global(inst.op) and "_store" in inst.op and _flag(insts, i, chip, gfx)
     }
-    early = _unfinished(kernel, gfx, changes | stores)
+    early = _unfinished(kernel, chip, changes | stores)
     kinds = dict.fromkeys(changes | loads, READS)
     for i in (changes | stores) - early:
         kinds[i] = kinds.get(i, 0) | RELEASES
@@ -143,7 +162,7 @@ def _guesses(insts: list[Inst]) -> set[int]:
     whatever they find, the swap checks it. Found by the address's registers, which nothing between changes."""
     found: set[int] = set()
     for at, swap in enumerate(insts):
-        if "_atomic_cmpswap" not in swap.op or not _global(swap.op):
+        if "_atomic_cmpswap" not in swap.op or not in_global(swap.op):
             continue
         first = int(returns(swap))
         where = (*(o.text for o in (swap.operands[first], *swap.operands[first + 2 :])), swap.mods.get("offset", ""))
@@ -160,7 +179,7 @@ def _guesses(insts: list[Inst]) -> set[int]:
                 continue
             if (
                 "_load" in inst.op
-                and _global(inst.op)
+                and in_global(inst.op)
                 and (*(o.text for o in inst.operands[1:]), inst.mods.get("offset", "")) == where
             ):
                 found.add(k)
@@ -192,28 +211,34 @@ def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:
     """Whether a store is an atomic one. gfx90a, gfx10 and gfx11 write those as any other: there, one that right before it all others are waited for."""
     inst = insts[at]
     if chip in ("gfx942", "gfx950") or gfx == 12:
-        return _coherent(inst, chip)
+        return coherent(inst, chip)
     for before in reversed(insts[:at]):
-        if _waits_for_stores(before, gfx):
+        if waits_for_stores(before, gfx):
             return True
-        if _global(before.op) or before.op.startswith(("ds_", "s_cbranch", "s_branch", "s_barrier")):
+        if in_global(before.op) or before.op.startswith(("ds_", "s_cbranch", "s_branch", "s_barrier")):
             return False
     return False
 
 
-def _unfinished(kernel: KernelText, gfx: int, places: set[int]) -> set[int]:
-    """Those of the places that on some path a plain store of the wave may not have reached memory before."""
+def _unfinished(kernel: KernelText, chip: str, places: set[int]) -> set[int]:
+    """Those of the places that on some path a plain store of the wave may not have reached what the whole device sees before."""
     found: set[int] = set()
+    gfx, kept = generation(chip), _keeps_stores(chip)
 
     def step(state: set[str], at: int) -> None:
         inst = kernel.insts[at]
-        if _waits_for_stores(inst, gfx):
-            state.clear()
+        if waits_for_stores(inst, gfx):
+            state.discard("on its way")
+        if kept and _writes_back(inst) and "in the L2" in state:
+            state.remove("in the L2")
+            state.add("on its way")
         if at in places:
             if state:
                 found.add(at)
-        elif _global(inst.op) and "_store" in inst.op:
-            state.add("store")
+        elif in_global(inst.op) and "_store" in inst.op:
+            state.add("on its way")
+            if kept and not coherent(inst, chip):
+                state.add("in the L2")
 
     def join(into: set[str], other: set[str]) -> bool:
         grown = not other <= into

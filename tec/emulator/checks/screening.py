@@ -7,7 +7,7 @@ side: it knows no order but the barriers of LDS, and of loads from global memory
 there is anything to look at, or any fault, memory is put back as it was before the launch, and the launch runs under the full checks, which know what
 to say. So does every launch of the kernel after it.
 
-In: a launch whose driver checks races or undefined values. Out: whether it ended so. Kernels with atomics, scratch, images, requests to the host, and those
+In: a launch whose driver checks races or undefined values. Out: whether it ended so. Kernels with atomics, scratch, images, requests to the host, stores to LDS within a barrier, and those
 that the proof does not cover are not screened, nor are launches of few waves, for which code of two kinds is not worth compiling.
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 from ..analyses.definedness import all_filled
 from ..context import SCREEN, SCREEN_BYTES
 from ..decode.inst import KernelText, generation
+from .across import find_across
 from .order import find_order, polling_branches
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def may_be_screened(
         ):
             return False
     if text.functions or find_order(text, chip) is not None or polling_branches(text, chip):
+        return False
+    if find_across(text, chip, 0).lds_stores:
         return False
     return not init or all_filled(text, generation(chip), lanes, full, scalars, vectors)
 

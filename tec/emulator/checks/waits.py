@@ -79,7 +79,7 @@ def _loaded(inst: Inst) -> list[Reg]:
     return _halves(dst, half)
 
 
-def _stores_lds(inst: Inst) -> bool:
+def stores_lds(inst: Inst) -> bool:
     """Whether an LDS instruction changes LDS (reads, swizzles and permutes do not)."""
     return inst.op.startswith("ds_") and not re.match(r"ds_(read|load|swizzle|b?permute|nop|consume)", inst.op)
 
@@ -87,6 +87,11 @@ def _stores_lds(inst: Inst) -> bool:
 def fills_lds(inst: Inst) -> bool:
     """Whether a load goes straight into LDS."""
     return "_load_lds_" in inst.op or "_load_async_to_lds_" in inst.op or "lds" in inst.mods
+
+
+def empties_lds(inst: Inst) -> bool:
+    """Whether a store takes its data straight out of LDS."""
+    return "_async_from_lds_" in inst.op
 
 
 def _reads_lds(inst: Inst) -> bool:
@@ -168,16 +173,18 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
             )
     if _reads_lds(inst):
         _filled(state, inst, kernel)
-    if inst.op in ("s_barrier", "s_barrier_signal"):
+    if inst.op in ("s_barrier", "s_barrier_signal") or empties_lds(inst):
+        who = "it takes" if empties_lds(inst) else "other waves may read"
         for pending in state.values():
             if _LDS_STORE in pending:
                 store = pending[_LDS_STORE][1]
                 raise EmulationError(
-                    f"missing wait: an LDS store may still be on its way at a barrier (line {store.line}: {store.text.strip()})",
+                    f"missing wait: an LDS store may still be on its way at a {'store out of LDS' if empties_lds(inst) else 'barrier'} "
+                    f"(line {store.line}: {store.text.strip()})",
                     kernel=kernel,
                     line=inst.line,
                     instruction=inst.text,
-                    hint="other waves may read what was there before; wait for the store (lgkmcnt(0), dscnt 0) before the barrier",
+                    hint=f"{who} what was there before; wait for the store (lgkmcnt(0), dscnt 0) first",
                 )
     issued = counter_of(inst, gfx)
     if issued is not None:
@@ -186,7 +193,7 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
             pending[reg] = (age + 1, load)
         for reg in _loaded(inst):
             pending[reg] = (0, inst)
-        if _stores_lds(inst):
+        if stores_lds(inst):
             pending[_LDS_STORE] = (0, inst)
         if fills_lds(inst) and _NEVER_WAITED in state:
             pending[_LDS_FILL] = (0, inst)

@@ -109,6 +109,18 @@ def _resource(w: Wave, at: int) -> tuple[str, str, str, str]:
     return s.and_(pair, str((1 << 57) - 1), "i64"), records, stride, swizzled
 
 
+def scalar_extent(w: Wave, at: int) -> tuple[str, str]:
+    """(base, bytes) of the resource in SGPRs `at` and on, as scalar loads see it: a stride counts in its size alone."""
+    s = w.s
+    base, records, _, _ = _resource(w, at)
+    if w.chip == "gfx1250":
+        stride = s.and_(s.lshr(w.reg("s", at + 3), "12"), str(0x3FFF))
+    else:
+        stride = s.and_(s.lshr(w.reg("s", at + 1), "16"), str(0x3FFF))
+    size = s.mul(records, s.zext("i32", "i64", s.call("umax", "i32", stride, "1")), "i64")
+    return base, size
+
+
 def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: Operand, nbytes: int) -> list[tuple[str, str, str]]:  # fmt: skip
     """What a buffer access reaches: (space, addresses, lanes in range), for global memory and where the resource may be of scratch."""
     o, s = w.v, w.s

@@ -1,6 +1,6 @@
 """gfx1250's memory opcodes: copies between global memory and LDS past the registers, transposing loads, loads for a cluster, prefetches.
 
-An asynchronous copy is done when it is issued, as every access is; that a kernel waits for it (`s_wait_asynccnt`) is the waits' check's to say, of registers. Its
+An asynchronous copy is done when it is issued, as every access is; that a kernel waits for it (`s_wait_asynccnt`) is the waits' check's to say. Its
 offset counts for both addresses. Work-groups never run in clusters here, so a load for a cluster is its own group's.
 Places of transposing loads: ROCm's rocjitsu, isa/arch/amdgpu/shared/ds_transpose.h.
 """
@@ -30,6 +30,7 @@ def _async_copy(what: str, store: bool):  # type: ignore[no-untyped-def]
         if store:
             access(w, "lds", "ld", what, lds, w.exec_bits())
             access(w, "global", "st", what, at, w.exec_bits())
+            w.fill(ACCESS_BYTES[what] // 4, lds, w.exec_bits(), True)  # type: ignore[attr-defined]
         else:
             access(w, "global", "ld", what, at, w.exec_bits())
             access(w, "lds", "st", what, lds, w.exec_bits())

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 FORMATS = ("fp8", "bf8", "fp6", "bf6", "fp4")  # by the value of CBSZ (of A) and BLGP (of B) in an f8f6f4
 _MIXED = re.compile(r"v_mfma_(?:scale_)?f32_(\d+x\d+x\d+)_f8f6f4$")
 _NAME = re.compile(
-    r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f32|f16|bf16|i8|f64|xf32|(?:fp8|bf8|fp6|bf6|fp4)_(?:fp8|bf8|fp6|bf6|fp4))(_1k)?(_scaled)?$"
+    r"v_mfma_(f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(f32|f16|bf16|i8|f64|xf32|(?:fp8|bf8|fp6|bf6|fp4)_(?:fp8|bf8|fp6|bf6|fp4))(_1k)?(_scaled|_sparse)?$"
 )
 
 
@@ -105,9 +105,11 @@ def parse_mfma(op: str) -> Mfma | None:
     if m is None or m[2] != m[3]:
         return None
     size, k = int(m[2]), int(m[4])
+    if m[8] == "_sparse":  # the dense product that a sparse one is
+        return Mfma(op, m[1], m[6], size, size, k, 1)
     per_lane = _per_lane(m[6], bool(m[7]), size, k)
     blocks = int(m[5]) if m[5] else _blocks(size, k, per_lane)
-    return Mfma(op, m[1], m[6], size, size, k, blocks, bool(m[8]))
+    return Mfma(op, m[1], m[6], size, size, k, blocks, m[8] == "_scaled")
 
 
 def parse_mixed(op: str, cbsz: int, blgp: int) -> Mfma | None:

@@ -9,6 +9,7 @@ from ..context import CTX
 from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
 from ..translate.wave import Wave
+from .buffer import scalar_extent
 from .memory import ATOMICS, access, atomic_call, buffer_slot, take_policy
 from .table import custom
 
@@ -56,6 +57,34 @@ def _scalar_read(w: Wave, dst: Operand, address: str, dwords: int, narrow: tuple
     for k in range(dwords):
         at = w.out.emit(f"getelementptr i8, ptr {pointer}, i64 {4 * k}")
         w.set_reg("s", dst.index + k, w.out.emit(f"load i32, ptr {at}, align 4"))
+
+
+def _buffer_read(w: Wave, dst: Operand, base: str, offset: str, size: str, dwords: int) -> None:
+    """Dwords of a buffer into SGPRs, zeros for those beyond its `size`; base, offset and size are 64 bits wide."""
+    if dst.kind != "s" or dst.count != dwords:
+        raise w.fail(f"{dst.text} as {dwords} dwords")
+    s = w.s
+    some = s.icmp("ult", "i64", offset, size)
+    spare = w.out.emit(f"load i64, ptr {w.ctx_load('allocs', 'ptr')}")  # type: ignore[attr-defined]
+    address = s.select(some, "i64", s.add(base, offset, "i64"), spare)
+    left = s.lshr(s.sub(s.sub(size, offset, "i64"), "1", "i64"), "2", "i64")
+    last = s.select(some, "i64", s.call("umin", "i64", left, str(dwords - 1)), "0")
+    end = s.add(address, s.shl(last, "2", "i64"), "i64")
+    w.out.declares.add("declare i32 @tec_scalar_1(i64, ptr, i32)")
+    ends = [address, end] if dwords > 1 else [address]
+    for k, where in enumerate(ends):
+        rc = w.out.emit(f"call i32 @tec_scalar_1(i64 {where}, ptr %ctx, i32 {w.site()})")  # type: ignore[attr-defined]
+        if not w.full:
+            rc, ends[k] = _passed_over(w, rc, where)
+        w.leave_on_fault(rc)  # type: ignore[attr-defined]
+    w.scalar_load(ends[0], s.add(s.shl(last, "2", "i64"), "4", "i64"), some)  # type: ignore[attr-defined]
+    for k in range(dwords):
+        inside = s.and_(some, s.icmp("ule", "i64", str(k), last), "i1")
+        # One of no interest reads the first.
+        at = s.add(ends[0], s.select(inside, "i64", str(4 * k), "0"), "i64") if k else ends[0]
+        pointer = w.out.emit(f"inttoptr i64 {at} to ptr")
+        value = w.out.emit(f"load i32, ptr {pointer}, align 4")
+        w.set_reg("s", dst.index + k, s.select(inside, "i32", value, "0"))
 
 
 def _passed_over(w: Wave, rc: str, address: str) -> tuple[str, str]:
@@ -116,10 +145,10 @@ def _buffer_scalar(dwords: int):  # type: ignore[no-untyped-def]
         take_policy(inst)
         s = w.s
         ops = inst.operands
-        base = s.and_(w.sgpr64(ops[1].index), str((1 << 48) - 1), "i64")
+        base, size = scalar_extent(w, ops[1].index)
         offset = w.scalar(ops[2]) if ops[2].kind != "special" else "0"
         offset = s.add(offset, str(inst.take_int("offset")))
-        _scalar_read(w, ops[0], s.add(base, s.zext("i32", "i64", offset), "i64"), dwords)
+        _buffer_read(w, ops[0], base, s.zext("i32", "i64", offset), size, dwords)
 
     return handler
 

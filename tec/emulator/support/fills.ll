@@ -1,5 +1,5 @@
 ;;; fill
-; A load straight into LDS: the mark of each dword that it fills is the wave's number and the load's, among the operations of its counter.
+; A load straight into LDS, or a store out of it: the mark of each dword that it fills or takes is the wave's number and the load's, among the operations of its counter.
 define void @tec_fill_$w(<$w x i32> %addr, i$w %m, ptr %ctx, ptr %st, i32 %dwords, i32 %site) noinline {
 entry:
   %fq = getelementptr i8, ptr %ctx, i64 $CTX.fills
@@ -35,7 +35,7 @@ done:
 
 ;;; filled
 ; A read of LDS, or a store to it: what filled a dword must have been waited for by its wave; by another than this one before the last barrier that both passed.
-define i32 @tec_filled_$w(<$w x i32> %addr, i$w %m, ptr %ctx, ptr %st, i32 %bytes, i32 %site) noinline {
+define i32 @tec_filled_$w(<$w x i32> %addr, i$w %m, ptr %ctx, ptr %st, i32 %bytes, i32 %site, i1 %stores) noinline {
 entry:
   %fq = getelementptr i8, ptr %ctx, i64 $CTX.fills
   %fills = load ptr, ptr %fq
@@ -64,7 +64,13 @@ dword:
   %fp = getelementptr i64, ptr %fills, i64 %k64
   %mark = load i64, ptr %fp
   %unfilled = icmp eq i64 %mark, 0
-  br i1 %unfilled, label %on, label %look, !prof !1
+  br i1 %unfilled, label %on, label %marked, !prof !1
+marked:
+  ; what is on its way out may be read
+  %out = icmp slt i64 %mark, 0
+  %reads = xor i1 %stores, true
+  %fine = and i1 %out, %reads
+  br i1 %fine, label %on, label %look
 look:
   %high = lshr i64 %mark, $FILL_WAVE
   %wave = and i64 %high, $FILL_WAVES
@@ -90,14 +96,16 @@ on:
   %more = icmp ule i32 %k1, %e
   br i1 %more, label %dword, label %next
 fault:
-  %was = lshr i64 %mark, $FILL_SITE
+  %was0 = lshr i64 %mark, $FILL_SITE
+  %was = and i64 %was0, $FILL_SITES
   %was1 = add i64 %was, 1
   %oq = getelementptr i8, ptr %ctx, i64 $CTX.other_site
   store i64 %was1, ptr %oq
   %dq = getelementptr i8, ptr %ctx, i64 $CTX.detail
   store i64 %wave, ptr %dq
   %a64 = zext i32 %a to i64
-  %rc = call i32 @tec_fault(ptr %ctx, i64 27, i32 %site, i64 %li, i64 %a64)
+  %kind = select i1 %out, i64 30, i64 27
+  %rc = call i32 @tec_fault(ptr %ctx, i64 %kind, i32 %site, i64 %li, i64 %a64)
   ret i32 %rc
 done:
   ret i32 0

@@ -174,7 +174,11 @@ fine:
   %wkp = getelementptr i8, ptr %ist, i64 $STATE_WORKED
   %wk = load i32, ptr %wkp
   %did = icmp ne i32 %wk, 0
-  %left = and i1 %isend, %did
+  %sgp = getelementptr i8, ptr %ist, i64 $STATE_SIGNALLED
+  %sg = load i32, ptr %sgp
+  %quiet = icmp eq i32 %sg, 0
+  %left0 = and i1 %isend, %did
+  %left = and i1 %left0, %quiet
   %gone2 = select i1 %left, i64 %i, i64 %gone
   %nowhere0 = icmp eq i32 %place, 0
   %gives = and i32 %r, $GAVE_WAY

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ...target import CHIPS
 from ...target.lds import lds_phase
+from ..checks.across import Across
 from ..checks.fills import issues, may_stay_out
 from ..checks.order import Synchronization
+from ..checks.race_record import EPOCHS, ONE_EPOCH
 from ..checks.waits import fills_lds
 from ..context import CTX, STATE_COVERED, STATE_ISSUED, STATE_WORKED
 from ..decode.inst import Inst, KernelText
@@ -22,6 +25,7 @@ class Accesses(Wave):
     """The translator's side of accesses; the opcodes' rules call these around `support.memory`'s functions."""
 
     order: Synchronization | None
+    across: Across
     text: KernelText
     fill_counter: str  # of loads straight into LDS, where they are checked; else ""
 
@@ -43,9 +47,12 @@ class Accesses(Wave):
         at = "i64" if space == "global" else "i32"
         checks = self.options.checks
         if "race" in checks and space in ("global", "lds") and kind != 1:
+            if kind == 0 and space == "global" and self.position in self.across.loads:
+                with self._in_interval(-1):
+                    self._race(space, kind, nbytes, address, mask)
             self._race(space, kind, nbytes, address, mask)
         if self.fill_counter and space == "lds" and not (kind == 1 and self.inst is not None and fills_lds(self.inst)):
-            self._filled(nbytes, address, mask)
+            self._filled(kind, nbytes, address, mask)
         if "screen" in checks and kind != 1:
             self._screen("ld", space, nbytes, address, mask)
         if "barrier" in checks and (kind or space == "lds"):
@@ -64,8 +71,8 @@ class Accesses(Wave):
             self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, {more})")
             self.out.put(f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, {last})")
 
-    def scalar_load(self, address: str, nbytes: int) -> None:
-        """The same of a load for the whole wave, as one of lane 0's; none where no lane is on, and so nothing uses the value."""
+    def scalar_load(self, address: str, nbytes: int | str, reads: str = "true") -> None:
+        """The same of a load for the whole wave, as one of lane 0's; none where no lane is on, and so nothing uses the value, or where it does not read."""
         if "screen" in self.options.checks:
             name = f"@tec_screen_scalar_{self.lanes}"
             self.out.declares.add(f"declare i32 {name}(i64, i64, ptr, i32)")
@@ -74,9 +81,9 @@ class Accesses(Wave):
             )
         if "race" not in self.options.checks:
             return
-        on = "1"
         if not self.full:
-            on = self.s.zext("i1", self.mask_type, self.s.icmp("ne", self.mask_type, self.exec_bits(), "0"))
+            reads = self.s.and_(reads, self.s.icmp("ne", self.mask_type, self.exec_bits(), "0"), "i1")
+        on = "1" if reads == "true" else self.s.zext("i1", self.mask_type, reads)
         self._race("global", 2 if self.synchronizes() else 0, nbytes, self.whole_ops.splat("i64", address), on)
 
     def _arrays(self, nbytes: int, address: str, mask: str) -> None:
@@ -151,6 +158,9 @@ class Accesses(Wave):
         self._clash(space, nbytes, address, mask, data)
         kind = 2 if self.synchronizes() else 1
         self._race(space, kind, nbytes, address, mask, changed if kind == 1 else None)
+        if kind == 1 and self.position in (self.across.stores if space == "global" else self.across.lds_stores):
+            with self._in_interval(1):
+                self._race(space, kind, nbytes, address, mask, changed)
 
     def _clash(self, space: str, nbytes: int, address: str, mask: str, data: str) -> None:
         """A store against its own lanes."""
@@ -211,22 +221,23 @@ class Accesses(Wave):
         now = self.s.call("smax", "i32", covered, self.s.sub(issued, str(left)))
         self.out.put(f"store i32 {now}, ptr {covered_at}")
 
-    def fill(self, dwords: int, address: str, mask: str) -> None:
-        """After a load straight into LDS."""
+    def fill(self, dwords: int, address: str, mask: str, out: bool = False) -> None:
+        """After a load straight into LDS, or a store out of it."""
         if not self.fill_counter:
             return
         name, vector = f"@tec_fill_{self.lanes}", f"<{self.lanes} x i32>"
         self.out.declares.add(f"declare void {name}({vector}, i{self.lanes}, ptr, ptr, i32, i32)")
+        site = self.site() - out * (1 << 31)  # the highest bit says so
         self.out.put(
-            f"call void {name}({vector} {address}, i{self.lanes} {mask}, ptr %ctx, ptr %st, i32 {dwords}, i32 {self.site()})"
+            f"call void {name}({vector} {address}, i{self.lanes} {mask}, ptr %ctx, ptr %st, i32 {dwords}, i32 {site})"
         )
 
-    def _filled(self, nbytes: int, address: str, mask: str) -> None:
+    def _filled(self, kind: int, nbytes: int, address: str, mask: str) -> None:
         name, vector = f"@tec_filled_{self.lanes}", f"<{self.lanes} x i32>"
-        self.out.declares.add(f"declare i32 {name}({vector}, i{self.lanes}, ptr, ptr, i32, i32)")
+        self.out.declares.add(f"declare i32 {name}({vector}, i{self.lanes}, ptr, ptr, i32, i32, i1)")
         self.leave_on_fault(
             self.out.emit(
-                f"call i32 {name}({vector} {address}, i{self.lanes} {mask}, ptr %ctx, ptr %st, i32 {nbytes}, i32 {self.site()})"
+                f"call i32 {name}({vector} {address}, i{self.lanes} {mask}, ptr %ctx, ptr %st, i32 {nbytes}, i32 {self.site()}, i1 {int(kind > 0)})"
             )
         )
 
@@ -237,14 +248,31 @@ class Accesses(Wave):
         old = self.out.emit(f"load i32, ptr {at}")
         self.out.put(f"store i32 {self.s.or_(old, some)}, ptr {at}")
 
+    @contextmanager
+    def _in_interval(self, step: int) -> Iterator[None]:
+        """What is written within is of the barrier interval `step` on, as the race check counts them; an access out of its own (`checks.across`)."""
+        at = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['race_me']}")
+        now = self.out.emit(f"load i64, ptr {at}")
+        moved = self.s.and_(self.s.add(now, str(step * ONE_EPOCH), "i64"), str(EPOCHS), "i64")
+        self.out.put(f"store i64 {self.s.or_(self.s.and_(now, str(~EPOCHS), 'i64'), moved, 'i64')}, ptr {at}")
+        yield
+        self.out.put(f"store i64 {now}, ptr {at}")
+
     def _race(
-        self, space: str, kind: int, nbytes: int, address: str, mask: str, changed: Callable[[], str] | None = None
+        self,
+        space: str,
+        kind: int,
+        nbytes: int | str,
+        address: str,
+        mask: str,
+        changed: Callable[[], str] | None = None,
     ) -> None:
         """The access against the records of those before it (`support.race`); a store that changes nothing is noted, and in nobody's way."""
         w, at = self.lanes, "i64" if space == "global" else "i32"
-        whole = kind < 2 and nbytes % 4 == 0 and nbytes <= 16
-        name = f"@tec_race_{space}_{('ld', 'st')[kind]}{nbytes // 4}_{w}" if whole else f"@tec_race_{space}_any_{w}"
-        types, more = ("", "") if whole else (", i64, i64", f", i64 {nbytes}, i64 {kind}")
+        if kind < 2 and nbytes in (4, 8, 12, 16):
+            name, types, more = f"@tec_race_{space}_{('ld', 'st')[kind]}{int(nbytes) // 4}_{w}", "", ""
+        else:
+            name, types, more = f"@tec_race_{space}_any_{w}", ", i64, i64", f", i64 {nbytes}, i64 {kind}"
         self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32{types})")
 
         def compare(lanes: str) -> str:

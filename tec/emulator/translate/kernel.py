@@ -15,8 +15,9 @@ from ..analyses.calls import CALLS, is_return
 from ..analyses.lane_patterns import lane_patterns
 from ..analyses.lockstep import way_given
 from ..analyses.modes import ROUND_F16, ROUND_F32, find_modes
+from ..checks.across import Across, find_across
 from ..checks.fills import fill_counter
-from ..checks.meeting import check_lanes
+from ..checks.meeting import check_lanes, check_signal
 from ..checks.order import ACQUIRES, find_order, polling_branches, waiting_branches
 from ..checks.undefined import follow_undefined
 from ..context import CTX, GAVE_WAY
@@ -65,6 +66,8 @@ class Translator(Jumps):
         self.stops: list[int] = []  # segments that begin where a wave may stop
         # Atomics that make order between work-groups (`order`), in kernels that ask for it.
         self.order = find_order(kernel, options.chip) if options.checks & {"race", "progress"} else None
+        racing = waves_many and "race" in options.checks
+        self.across = find_across(kernel, options.chip, options.rsrc1) if racing else Across()
         self.polling = polling_branches(kernel, options.chip)
         self.waiting = waiting_branches(kernel, options.chip) if options.trace else frozenset()
         # Where waves of handwritten assembly wait for each other beside barriers.
@@ -265,11 +268,15 @@ class Translator(Jumps):
             self._class("barrier")
             if inst.operands and inst.operands[0].value != -1:
                 raise self.fail("a named barrier")
+            if op == "s_barrier_wait" and "barrier" in self.options.checks:
+                check_signal(self, waits=True)
             self.barrier()
         elif op in ("s_barrier_signal", "s_barrier_leave"):
             self._class("barrier")
             if inst.operands and inst.operands[0].value != -1:
                 raise self.fail("a named barrier")
+            if op == "s_barrier_signal" and "barrier" in self.options.checks:
+                check_signal(self, waits=False)
         elif op == "s_trap" and inst.operands[0].value == 3:
             # For a debugger; without one nothing happens (LLVM's AMDGPU usage guide, "Trap Handler ABI").
             self._class("other")

@@ -47,7 +47,12 @@ class Options:
     fast: bool = False  # worth code for how lanes are expected to lie (`strip_reads`)
     strip: int = STRIP  # lanes that a loop over strips takes at once; less than `STRIP` where LDS loads are not in line
     lockstep: bool = False  # waves of a work-group keep up with each other (`analyses.lockstep`)
-    float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
+    rsrc1: int = 0xF0 << 12  # of the kernel's descriptor: MODE at the start, and how waves are spread
+
+    @property
+    def float_mode(self) -> int:
+        """MODE bits 0 to 7 at the start: rounding, denormals."""
+        return self.rsrc1 >> 12 & 255
 
 
 @dataclass(slots=True)

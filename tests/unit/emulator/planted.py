@@ -341,6 +341,9 @@ RIGHT = [
     Bug("reads_the_clock_on_rdna", "", "s_getreg_b32 s12, hwreg(HW_REG_SHADER_CYCLES, 0, 20)\ns_sendmsg_rtn_b64 s[14:15], sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v3, s12\nv_add_nc_u32_e32 v3, s14, v3\nglobal_store_b32 v1, v3, s[6:7]", chip="gfx1100"),
     Bug("matrix_result_after_its_wait", "", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 6\nv_add_f32_e32 v3, v16, v17\n{_LEFT}"),
     Bug("matrix_results_in_a_chain", "", f"{_ZERO}s_nop 1\n{_MFMA}{_MFMA}{_MFMA}s_nop 6\nglobal_store_dwordx4 v2, v[16:19], s[6:7]", block=64),
+    Bug("store_to_global_memory_on_its_way_at_a_barrier", "", f"{_OTHER}global_store_dword v1, v0, s[6:7]\ns_barrier\nglobal_load_dword v3, v4, s[6:7]\n{WAIT}", check="race"),
+    Bug("a_wave_that_has_signalled_ends", "", "v_readfirstlane_b32 s12, v0\ns_cmp_lg_u32 s12, 0\ns_cbranch_scc1 .Lread\nds_store_b32 v1, v0\ns_wait_dscnt 0x0\ns_barrier_signal -1\ns_endpgm\n.Lread:\ns_barrier_signal -1\ns_barrier_wait -1\nv_and_b32_e32 v4, 31, v0\nv_lshlrev_b32_e32 v4, 2, v4\nds_load_b32 v3, v4\ns_wait_dscnt 0x0\nglobal_store_b32 v1, v3, s[6:7]", chip="gfx1201", block=64),
+    Bug("lds_is_read_while_it_is_stored_from", "", "ds_store_b32 v1, v0\ns_wait_dscnt 0x0\nglobal_store_async_from_lds_b32 v1, v1, s[6:7]\nds_load_b32 v3, v1\ns_wait_dscnt 0x0\ns_wait_asynccnt 0x0\nds_store_b32 v1, v3\ns_wait_dscnt 0x0", chip="gfx1250", block=32),
     Bug("counts_into_bins", "", "v_and_b32_e32 v4, 60, v1\nv_mov_b32_e32 v6, 1\nglobal_atomic_add v4, v6, s[6:7]", grid=20),
 ]  # fmt: skip
 

@@ -16,7 +16,8 @@ class Pair:
     @property
     def right(self) -> Bug:
         assert self.bug.body.count(self.wrong) == 1, self.bug.name
-        return replace(self.bug, body=self.bug.body.replace(self.wrong, self.mended).replace(" ; BUG", ""), said="")
+        body = self.bug.body.replace(self.wrong, self.mended).replace(" ; BUG", "")
+        return replace(self.bug, body=body, said="", check="all")
 
 
 # Of four waves the first two add what the others have, then the first adds what the second has.

@@ -45,12 +45,12 @@ def test_kernels_share_a_helper(chip: str) -> None:
     """A second kernel with the same matrix instruction brings no other helper for it."""
     device = tec.rocm_emu(chip)
     products = []
-    for n in (32, 64):
+    for n in (128, 256):  # of so many outputs that the matrix unit is used
         g = Graph("g")
-        (y,) = g.add("matmul", [g.input("x", "float16", (48, 64)), g.constant(np.ones((64, n), "float16"))])
+        (y,) = g.add("matmul", [g.input("x", "float16", (256, 256)), g.constant(np.ones((256, n), "float16"))])
         g.set_outputs([y])
         net = tec.compile(g, target=f"rocm -mcpu={chip}", cache=False)
-        (got,) = net.run(np.ones((48, 64), "float16"), device=device)
-        assert (got == 64).all()
+        (got,) = net.run(np.ones((256, 256), "float16"), device=device)
+        assert (got == 256).all()
         products.append({t for t in get_jit().helpers if "define void @mul_" in t or "define void @wmma_" in t})
     assert products[0] and products[1] == products[0]

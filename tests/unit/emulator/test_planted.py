@@ -23,6 +23,7 @@ from .harness import download, upload
 from .hosts import HOSTS
 from .planted import BUGS, RIGHT, WAIT, Bug, image, launch, marked, text
 from .planted_pairs import PAIRS, Pair
+from .planted_twins import TWINS
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.name)
@@ -33,7 +34,7 @@ def test_planted_bug(bug: Bug) -> None:
     assert e.value.line == marked(text(bug.chip, bug.body)), str(e.value)
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda p: p.bug.name)
+@pytest.mark.parametrize("pair", [*PAIRS, *TWINS], ids=lambda p: p.bug.name)
 def test_a_mistake_is_found_and_the_kernel_without_it_left_alone(pair: Pair) -> None:
     test_planted_bug(pair.bug)
     for threads in (1, 3):

@@ -1,4 +1,4 @@
-"""Scalar stores and atomics of gfx9: one access a wave, whatever EXEC holds, against NumPy."""
+"""Scalar stores and atomics of gfx9: one access a wave, whatever EXEC holds, against NumPy; scalar loads of buffers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import struct
 import numpy as np
 import pytest
 
+from tec.emulator import get_driver
 from tec.emulator.isa import opcodes
 from tec.emulator.isa.table import ROWS
 
 from .harness import download, function, upload
+from .planted import WAIT, image, text
 
 opcodes.load()
 
@@ -125,12 +127,43 @@ def test_nothing_is_left_out() -> None:
     assert len(NAMES) == 2 * (3 + 26)
 
 
+# Chip -> a load of four dwords and the wait for it, the last word of a resource.
+BUFFERS = {
+    "gfx90a": ("s_buffer_load_dwordx4", WAIT, 0x20000),
+    "gfx942": ("s_buffer_load_dwordx4", WAIT, 0x20000),
+    "gfx1100": ("s_buffer_load_b128", "s_waitcnt lgkmcnt(0)\n", 0x31016000),
+    "gfx1201": ("s_buffer_load_b128", "s_wait_kmcnt 0x0\n", 0x31016000),
+}
+
+
+@pytest.mark.parametrize("check", ["bounds", "all"])
+@pytest.mark.parametrize("chip", BUFFERS)
+def test_scalar_loads_of_buffers_give_zeros_beyond_the_end(chip: str, check: str) -> None:
+    """Of 1,024 numbers a resource has the first 1,022, by bytes or by elements of four; the last of four dwords lie beyond, then all."""
+    load, wait, word = BUFFERS[chip]
+    store = "global_store_dword" if chip.startswith("gfx9") else "global_store_b32"
+    driver = get_driver(chip, check=check)
+    got = []
+    for records, stride in ((4088, 0), (1022, 4)):
+        for offset in (0, 4080, 4088, 8000):
+            body = f"s_mov_b64 s[12:13], s[4:5]\ns_or_b32 s13, s13, {stride << 16:#x}\ns_mov_b32 s14, {records}\ns_mov_b32 s15, {word:#x}\n"
+            body += f"s_movk_i32 s3, {offset}\n{load} s[12:15], s[12:15], s3\n{wait}"
+            body += "".join(f"v_mov_b32_e32 v3, s{12 + k}\n{store} v2, v3, s[6:7] offset:{4 * k}\n" for k in range(4))
+            kernel = driver.get_function(driver.load_module(0, image(chip), text(chip, body)), "k")
+            held = [upload(driver, x) for x in (np.arange(1024, dtype=np.int32) + 1, np.full(4, -1, np.int32))]
+            driver.launch(kernel, (1, 1, 1), (1, 1, 1), 0, struct.pack("<QQi", *held, 0))
+            got.append(download(driver, held[1], np.empty(4, np.int32)).tolist())
+            for at in held:
+                driver.free(0, at)
+    assert got == 2 * [[1, 2, 3, 4], [1021, 1022, 0, 0], [0] * 4, [0] * 4]
+
+
 def test_the_last_group_is_found_by_a_scalar_atomic() -> None:
     """As hipBLASLt's products whose k is shared by work-groups count who is done; the race check sees the order that it makes."""
     lines = [
         "s_lshl_b32 s20, $4, 8", "v_lshlrev_b32 v0, 2, v31", "v_add_u32 v1, s20, v0", "v_add_u32 v2, 5, v1",
         "s_mov_b32 s16, $0", "s_mov_b32 s17, $1", "s_mov_b32 s18, $2", "s_mov_b32 s19, $3",
-        "global_store_dword v1, v2, s[16:17] offset:256", "s_waitcnt vmcnt(0)",
+        "global_store_dword v1, v2, s[16:17] offset:256 sc1", "s_waitcnt vmcnt(0)",
         f"s_mov_b32 s21, {GROUPS - 1}", "s_atomic_dec s21, s[16:17], 0x0 glc", "s_waitcnt lgkmcnt(0)",
         "s_cmp_lg_u32 s21, 1", "s_cbranch_scc1 .Lend", "buffer_inv sc1",
         *(f"global_load_dword v{4 + k}, v0, s[16:17] offset:{256 * (k + 1)}" for k in range(GROUPS)),
