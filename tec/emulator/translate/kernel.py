@@ -33,9 +33,8 @@ from .strips import close_region, may_stay, open_region, takes_strips, touches_m
 from .translation import Row, Translation, finish
 from .wave import EXEC, Options
 
-CONTROL = frozenset(
-    ("s_endpgm", "s_branch", "s_barrier", "s_barrier_wait", "s_barrier_signal", "s_barrier_leave", "s_trap")
-)
+BARRIERS = frozenset(("s_barrier", "s_barrier_wait", "s_barrier_signal", "s_barrier_leave"))
+CONTROL = BARRIERS | {"s_endpgm", "s_branch", "s_trap"}
 _FLOAT = re.compile(r"(?<![a-z])(f16|f32|f64)")
 # Opcodes that round their result by MODE, and those of which no source says how they do. The others are exact, or approximate: to nearest in any mode.
 _ROUNDS = re.compile(
@@ -264,19 +263,14 @@ class Translator(Jumps):
         elif op.startswith("s_cbranch_"):
             self._class("branch")
             self.branch(self.target(inst.operands[0]), self.conditional(inst))
-        elif op in ("s_barrier", "s_barrier_wait"):
+        elif op in BARRIERS:
             self._class("barrier")
             if inst.operands and inst.operands[0].value != -1:
                 raise self.fail("a named barrier")
-            if op == "s_barrier_wait" and "barrier" in self.options.checks:
-                check_signal(self, waits=True)
-            self.barrier()
-        elif op in ("s_barrier_signal", "s_barrier_leave"):
-            self._class("barrier")
-            if inst.operands and inst.operands[0].value != -1:
-                raise self.fail("a named barrier")
-            if op == "s_barrier_signal" and "barrier" in self.options.checks:
-                check_signal(self, waits=False)
+            if op in ("s_barrier_wait", "s_barrier_signal") and "barrier" in self.options.checks:
+                check_signal(self, op == "s_barrier_wait")
+            if op in ("s_barrier", "s_barrier_wait"):
+                self.barrier()
         elif op == "s_trap" and inst.operands[0].value == 3:
             # For a debugger; without one nothing happens (LLVM's AMDGPU usage guide, "Trap Handler ABI").
             self._class("other")
