@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import sys
+import tempfile
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ os.environ["TEC_STRICT_CHOICES"] = "1"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis draws by the night's number too; at the gate its settings are derandomized."""
+    _keep_temporary_files_together(config)
     if seeds.number() and getattr(config.option, "hypothesis_seed", "") is None:
         config.option.hypothesis_seed = str(seeds.number())
     try:
@@ -56,6 +58,20 @@ def pytest_configure(config: pytest.Config) -> None:
     # same seed, and parsing all of tec takes 10 s of each worker.
     assert providers._get_local_constants
     providers._get_local_constants = lambda: providers._local_constants
+
+
+def _keep_temporary_files_together(config: pytest.Config) -> None:
+    """What tests, examples of docstrings and the programs that they start make in the system's folder goes into one of this run's, which it removes.
+
+    Some of it is kept for a user to read, as a report that opens in a browser or the IR that LLVM died of. pytest's own folders stay where they
+    are, since they outlive the run.
+    """
+    if hasattr(config, "workerinput"):
+        return  # it has the environment of the run that started it
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder.name
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""The worker's program: runs a text in a fresh namespace and says what becomes of it. `python -m tec.explore.inside`.
+"""The worker's program: runs a text in a fresh namespace and says what becomes of it. `python -m tec.explore.inside FOLDER`.
 
 A line of JSON comes in, {"code", "target"}, and one goes out: {"answer"} or {"error": {"message", "hint", "line"}}, each with "printed". What a program prints does not
 reach the line out, and it reads nothing from the line in.
@@ -13,7 +13,6 @@ import linecache
 import os
 import resource
 import sys
-import tempfile
 import traceback
 import warnings
 from pathlib import Path
@@ -98,10 +97,10 @@ def main() -> None:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with tempfile.TemporaryDirectory(prefix="tec-explore-") as folder:
-        os.chdir(folder)
-        sys.path.insert(0, folder)
-        serve(into, out, Path(folder).resolve())
+    folder = sys.argv[1]  # for the texts of programs and what they write; the worker's, which removes it
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    serve(into, out, Path(folder).resolve())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -23,6 +24,8 @@ class Worker:
         self.seconds = seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        # Held here, since a process that is killed removes nothing.
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._is_warm = False
 
     def __enter__(self) -> Worker:
@@ -54,8 +57,9 @@ class Worker:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._is_warm = False
+            self._folder = tempfile.TemporaryDirectory(prefix="tec-explore-", ignore_cleanup_errors=True)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tec.explore.inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                [sys.executable, "-m", "tec.explore.inside", self._folder.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 start_new_session=True,  # so that what it starts ends with it
             )  # fmt: skip
         return self._process
@@ -87,15 +91,21 @@ class Worker:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for end in (process.stdin, process.stdout):
-            if end is not None:
-                with contextlib.suppress(OSError):
-                    end.close()
+        folder, self._folder = self._folder, None
+        if process is not None:
+            _end_with_children(process)
+        if folder is not None:
+            folder.cleanup()
+
+
+def _end_with_children(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for end in (process.stdin, process.stdout):
+        if end is not None:
+            with contextlib.suppress(OSError):
+                end.close()
 
 
 def _line(source: int, until: float) -> bytes | None:

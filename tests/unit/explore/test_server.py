@@ -277,8 +277,10 @@ def test_a_page_is_exported_and_needs_no_server(browser, tmp_path):
 def test_the_worker_ends_with_the_server():
     with Worker() as w:
         w.start()
-        pid = w._process.pid
-        assert alive(pid)
-    assert not alive(pid)
+        pid, folder = w._process.pid, Path(w._folder.name)
+        assert alive(pid) and folder.is_dir()
+        said = w.ask("import os, time\nprint(os.getcwd(), __file__)\nopen('note', 'w').close()\n", "llvm")
+        assert said["printed"].startswith(f"{folder.resolve()} {folder.resolve()}/")
+    assert not alive(pid) and not folder.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
