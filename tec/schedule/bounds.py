@@ -20,7 +20,7 @@ from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .index_arith import IndexArith
 from .intervals import Evaluator, cover, union
-from .relations import Intervals, Ranges, check_counts
+from .relations import Intervals, Ranges, Split, check_counts
 from .scan import check_work_groups
 from .schedule import Schedule
 from .show import fail, fixed_loops
@@ -180,6 +180,7 @@ class Bounds:
             for child in r.children:
                 extent = self.arith.simplify(self.ranges[child].extent)
                 self.ranges[child] = E.Range(self.ranges[child].min, extent)
+            self._assume(r.asked(self.ranges) if isinstance(r, Split) else None)
         for iv in stage.leaf:
             self._loops[id(iv.var)] = (stage, iv)
         for iv in stage.all:
@@ -197,6 +198,11 @@ class Bounds:
 
         self._check_private(stage)
         self._check_nested_threads(stage)
+
+    def _assume(self, asked: E.Expr | None) -> None:
+        """What a split asks of sizes holds wherever the loops run (`to_loops` asserts it); of a loop around them it is refused there."""
+        if asked is not None and not any(id(v) in self._loops for v in free_vars(asked)):
+            self.arith.assume(asked)
 
     def private(self, stage: Stage, iv: E.IterVar) -> bool:
         """Whether loop `iv` is bound to a launch index each of whose values has the stage's memory for itself."""

@@ -28,6 +28,10 @@ class IndexArith:
                 B.const(end, var.dtype)  # refuses what the type does not hold
         self.analyzer.bind_between(var, lo, hi)
 
+    def assume(self, condition: E.Expr) -> None:
+        """Let `condition` hold from here on."""
+        self.analyzer.add_constraint(condition)
+
     def simplify(self, e: E.Expr) -> E.Expr:
         """An equal expression in canonical form."""
         if type(e) is E.IntImm or type(e) is E.Var:

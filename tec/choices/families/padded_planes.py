@@ -98,8 +98,6 @@ class PaddedPlanes(Space):
         upright = zip(windows.steps[:-1], red.reduce_axis)
         self.own_rows = all(step >= (extent_of(axis) or step + 1) for step, axis in upright)
         both = windows.apart and len(red.reduce_axis) > 1
-        if self.own_rows and const_shape(windows.read.tensor)[-1] is None:  # a line's part has no constant size there
-            both = False
         self.parameters = {
             "vectors": (1, 2, 4),
             "rows_first": (False, True) if both else (False,),

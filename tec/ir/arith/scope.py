@@ -76,7 +76,9 @@ class Scope(Facts):
         for atom, c in form.terms.values():
             for known in self._about(atom, c):
                 b = known.coeff(atom)
-                if b * c > 0 and self._eliminate(form.scaled(abs(b)).plus(known, -abs(c)), depth - 1, failed):
+                # A whole number is 0 or more where its multiple by k is above -k.
+                multiple = form.scaled(abs(b)).shifted(abs(b) - 1)
+                if b * c > 0 and self._eliminate(multiple.plus(known, -abs(c)), depth - 1, failed):
                     return True
         return False
 

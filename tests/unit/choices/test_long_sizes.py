@@ -44,13 +44,14 @@ def test_axes_that_follow_one_another_are_turned_as_one():
         np.testing.assert_array_equal(net.run({"x": x})[0], x.transpose(2, 3, 0, 1))
 
 
-@pytest.mark.parametrize(("window", "stride"), [(5, 2), (3, 1)])
+@pytest.mark.parametrize(("window", "stride"), [(5, 2), (3, 1), (5, 3), (7, 4)])
 def test_windows_over_an_open_image_have_no_masks(window, stride):
     pad = window // 2
     sizes = tuple((n - 1) // stride + 1 for n in (M, K))
     attrs = {"kernel": (window, window), "strides": (stride, stride), "before": (pad, pad), "after": (pad, pad)}
     attrs |= {"dilations": (1, 1), "out_space": sizes}
     net = _net("max_pool", (N, 3, M, K), attrs, "cpu padded planes")
+    assert not net.report.refused
     for n, m, k in [(1, 1, 1), (2, 3, 9), (1, 7, 15), (1, 16, 16), (2, 5, 17), (1, 33, 31), (1, 4, 70)]:
         x = _drawn(n, 3, m, k)
         whole = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)], constant_values=-np.inf)
@@ -124,7 +125,7 @@ def test_repetitions_of_an_open_image_copy_lines():
         np.testing.assert_array_equal(net.run({"x": x})[0], np.tile(x, (1, 3, 2, 2)))
 
 
-def test_windows_that_share_no_rows_are_taken_whole_of_an_open_image():
+def test_windows_that_share_no_rows_of_an_open_image_are_reduced_over_rows_first():
     attrs = {"kernel": (3, 3), "strides": (3, 3), "before": (1, 1), "after": (1, 1), "dilations": (1, 1)}
     net = _net(
         "max_pool", (1, 3, M, K), attrs | {"out_space": ((M - 1) // 3 + 1, (K - 1) // 3 + 1)}, "cpu padded planes"

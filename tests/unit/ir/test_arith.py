@@ -155,6 +155,8 @@ def test_no_change_is_the_same_object(ana):
         ("f // 32 * 32 + 31 >= f", True),
         ("f // 32 * 32 + 30 >= f", False),
         ("(x + 7) // 8 * 8 - x < 8", True),
+        ("f // 3 <= (f + 45) // 48 * 16", True),  # whole steps of 16 hold what they count: so of whole numbers alone
+        ("f // 3 <= (f + 44) // 48 * 16", False),
         ("x % n < n", True),  # a divisor is not 0
         ("n >= 1", False),  # though 0 <= k < n
         ("n >= 0", True),
