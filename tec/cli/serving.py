@@ -64,7 +64,7 @@ A model is a package, an ONNX file, or a folder of them: NAME.tec, NAME/model.te
 @click.option(
     "--memory",
     type=click.IntRange(1),
-    help="Megabytes of code, weights and planned working memory that a model may take.",
+    help="Megabytes of code, weights and working memory that a model may take.",
 )
 @click.option("--log", is_flag=True, help="A line of JSON for each request, to standard error.")
 @click.option("--ssl-keyfile", type=click.Path(exists=True, dir_okay=False), help="For TLS: the key.")

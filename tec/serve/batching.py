@@ -23,6 +23,7 @@ import numpy as np
 from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.networks.network import Network
+from .budget import Budget
 from .errors import Refusal
 from .tensors import TYPES, Array
 
@@ -52,6 +53,7 @@ class _Waiting:
     key: tuple[Any, ...]  # what requests of one batch have in common
     future: Future[list[Array]] = field(default_factory=Future)
     sequence: Sequence | None = None  # of a network with states
+    sizes: dict[str, int] = field(default_factory=dict)
     since: float = field(default_factory=time.perf_counter)
 
 
@@ -74,7 +76,7 @@ class Closing(Refusal):
 
 class Batcher:
     """See the module. `submit(inputs)` gives a future of the outputs; `ran` is told (requests, rows, seconds) of each run. `inputs` and `outputs`: what callers
-    give and get, without states. threads: runs at the same time; of a network with states at least as many as there are cores, up to four."""
+    give and get, without states. budget: of memory, which refuses requests and bounds batches. threads: runs at the same time; of a network with states at least as many as there are cores, up to four."""
 
     def __init__(
         self,
@@ -85,6 +87,7 @@ class Batcher:
         queue: int = 256,
         threads: int = 1,
         ran: Callable[[int, int, float], None] = lambda requests, rows, seconds: None,
+        budget: Budget | None = None,
     ):
         self.network, self.max_batch, self.delay_s, self.limit, self._ran = (
             network,
@@ -98,6 +101,8 @@ class Batcher:
         self._ports = [(p["name"], p["shape"], numpy_dtype(p["dtype"]), p["dtype"]) for p in self.inputs]
         self._names = [p["name"] for p in self.inputs]
         self.batched = batch_size(network) is not None and max_batch > 1 and not self.has_states
+        self._first = batch_size(network)
+        self._budget = budget
         # Executors, by sequence; the one that rested longest first.
         self._sequences: OrderedDict[int | str, Any] = OrderedDict()
         self._going: set[int | str] = set()  # sequences of which a request runs
@@ -201,7 +206,9 @@ class Batcher:
                     raise Refusal(400, f"input {name!r} has shape {list(shape)}, the model takes {wanted}")
             key.append(shape[1:])
         rows = int(inputs[self._names[0]].shape[0]) if self.batched else 1
-        return _Waiting(inputs, rows, tuple(key))
+        if self._budget is not None:
+            self._budget.check(sizes)
+        return _Waiting(inputs, rows, tuple(key), sizes=sizes)
 
     # ---- threads
 
@@ -254,10 +261,17 @@ class Batcher:
                 and self._waiting
                 and self._waiting[0].key == first.key
                 and rows + self._waiting[0].rows <= self.max_batch
+                and self._has_memory(first, rows + self._waiting[0].rows)
             ):
                 batch.append(self._waiting.popleft())
                 rows += batch[-1].rows
             return batch
+
+    def _has_memory(self, first: _Waiting, rows: int) -> bool:
+        """Whether a batch of so many rows may run."""
+        if self._budget is None or self._first is None:
+            return True
+        return self._budget.fits({**first.sizes, self._first: rows})
 
     def _run(self, batch: list[_Waiting]) -> None:
         begin = time.perf_counter()

@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import TecError
 from ..runtime.networks.network import Network, load
 from .batching import Batcher, Closing, Inputs, Sequence, shown
+from .budget import Budget
 from .errors import Refusal
 from .metrics import Metrics
 from .tensors import TYPES, Array
@@ -80,7 +81,7 @@ class Started:
 
 @dataclass
 class Settings:
-    """How models are run: see `Batcher`. target: what ONNX files are compiled for. memory_bytes: of a model's code, weights and planned working memory (where its sizes are fixed), the most."""
+    """How models are run: see `Batcher`. target: what ONNX files are compiled for. memory_bytes: of a model's code, weights and working memory, the most (`Budget`)."""
 
     target: str = "llvm"
     max_batch: int = 32
@@ -155,7 +156,8 @@ class Repository:
     def add(self, name: str, network: Network, version: str = "1") -> Model:
         """Serve a network that is there."""
         model = self.expect(name, version, None)
-        self._take(model, network)
+        self._check(network)
+        self._take(model, network, self._budget(network))
         return model
 
     def open(self, name: str, path: Path, version: str = "1") -> Model:
@@ -164,12 +166,13 @@ class Repository:
         try:
             network = load(path) if path.suffix == ".tec" else self._compiled(path)
             self._check(network)
+            budget = self._budget(network)
         except (TecError, Refusal) as error:
             text = getattr(error, "message", None) or str(error)
             if model.batcher is None:
                 model.state, model.reason = "UNAVAILABLE", text
             raise Refusal(400, f"model {name!r} cannot be loaded: {text}") from None
-        self._take(model, network)
+        self._take(model, network, budget)
         return model
 
     def reload(self, name: str) -> None:
@@ -233,16 +236,15 @@ class Repository:
         kinds = {p["dtype"] for p in ports} - TYPES.keys()
         if kinds:
             raise Refusal(400, f"the protocol has no type for {', '.join(sorted(kinds))}")
-        arena = network.plan.arena_bytes if isinstance(network.plan.arena_bytes, int) else 0
-        held = sum(int(p.nbytes) for p in network.params.values()) + arena + len(network.get_binary())
-        if self.settings.memory_bytes is not None and held > self.settings.memory_bytes:
-            raise Refusal(400, f"it takes {held} bytes, {self.settings.memory_bytes} are allowed")
 
-    def _take(self, model: Model, network: Network) -> None:
-        self._check(network)
+    def _budget(self, network: Network) -> Budget | None:
+        limit = self.settings.memory_bytes
+        return None if limit is None else Budget(network, limit, self.settings.threads)
+
+    def _take(self, model: Model, network: Network, budget: Budget | None) -> None:
         s, labels = self.settings, (model.name, model.version)
         made = Batcher(
-            network, max_batch=s.max_batch, delay_s=s.delay_s, queue=s.queue, threads=s.threads,
+            network, max_batch=s.max_batch, delay_s=s.delay_s, queue=s.queue, threads=s.threads, budget=budget,
             ran=lambda requests, rows, seconds: self.metrics.ran(labels, requests, rows, seconds),
         )  # fmt: skip
         with self._lock:

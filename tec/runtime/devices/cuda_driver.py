@@ -140,7 +140,7 @@ class CudaDriver(GpuDriver):
                     hint='it comes with the NVIDIA driver; build for "llvm" to run on the CPU',
                 )
         self._cdll = library
-        super().__init__(Library(library, name, _PROTOTYPES, self._describe))
+        super().__init__(Library(library, name, _PROTOTYPES, self._describe, "TEC_CUDA_LIBRARY"))
         self._contexts: dict[int, int] = {}
         self._devices: dict[int, int] = {}
         status = self.lib.function("cuInit")(0)
@@ -148,14 +148,18 @@ class CudaDriver(GpuDriver):
         if status and not self._none:
             raise DeviceError(
                 f"no NVIDIA GPU was found: cuInit failed: {self._describe(status)}",
-                hint="nvidia-smi tells whether the driver and its kernel module are of one version; in a container, give it the GPU (--gpus all)",
+                hint=self.lib.shadowed
+                or "nvidia-smi tells whether the driver and its kernel module are of one version; in a container, give it the GPU (--gpus all)",
             )
         self._one_device = self.device_count() == 1
 
     def _describe(self, status: int) -> str:
         texts = []
         for name in ("cuGetErrorName", "cuGetErrorString"):
-            function = getattr(self._cdll, name)
+            function = getattr(self._cdll, name, None)
+            if function is None:  # a library that is no driver's
+                texts.append("?")
+                continue
             function.argtypes, function.restype = [c_int, c_void_p], c_int
             text = c_char_p()
             texts.append("?" if function(status, byref(text)) else (text.value or b"?").decode(errors="replace"))

@@ -342,7 +342,8 @@ def rocm(index: int = 0) -> Device:
         driver = _hip()
         count = driver.device_count()
     except DeviceError as error:
-        raise DeviceError(error.message, hint=_EMULATE_HINT) from None
+        hint = f"{error.hint}\n{_EMULATE_HINT}" if error.hint else _EMULATE_HINT
+        raise DeviceError(error.message, hint=hint) from None
     if count == 0:
         raise DeviceError(
             f"no AMD GPU was found: {getattr(driver, 'library', 'libamdhip64')} was loaded and sees no device"

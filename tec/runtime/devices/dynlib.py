@@ -8,6 +8,7 @@ where HIP and CUDA differ by the functions' names alone; `hip_driver.py` and `cu
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import Structure, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
@@ -30,11 +31,45 @@ def find_library(names: Iterable[str]) -> tuple[Any, str, list[str]]:
     return None, "", failures
 
 
+class _LinkMap(Structure):
+    """The head of the dynamic linker's `struct link_map`: glibc's <link.h>, and musl's."""
+
+    _fields_ = [("address", c_void_p), ("name", c_char_p)]
+
+
+def path_of(cdll: Any, name: str) -> str:
+    """The file of a library that was loaded by its name; the name where the system does not say."""
+    found = ctypes.POINTER(_LinkMap)()
+    try:
+        if ctypes.CDLL(None).dlinfo(c_void_p(cdll._handle), _LINK_MAP, byref(found)) == 0 and found.contents.name:
+            return os.fsdecode(found.contents.name)
+    except (AttributeError, OSError, TypeError, ValueError):
+        pass
+    return name
+
+
+def shadowed(path: str, variable: str) -> str | None:
+    """A hint where a library was found because LD_LIBRARY_PATH names its folder: a toolkit's stub stands there as the driver's. variable: names another file."""
+    folder = os.path.realpath(os.path.dirname(path)) if os.sep in path else ""
+    for named in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if folder and named and os.path.realpath(named) == folder:
+            return f"LD_LIBRARY_PATH names {named}, whose {os.path.basename(path)} is no driver of this machine: take it out, or name the driver's in {variable}"
+    return None
+
+
 class Library:
     """The functions of a driver library. `call(name, ...)` raises DeviceError unless the status is 0."""
 
-    def __init__(self, cdll: Any, name: str, prototypes: Mapping[str, Sequence[Any]], describe: Callable[[int], str]):
-        self.name = name
+    def __init__(
+        self,
+        cdll: Any,
+        name: str,
+        prototypes: Mapping[str, Sequence[Any]],
+        describe: Callable[[int], str],
+        variable: str = "",
+    ):
+        self.name = path_of(cdll, name)
+        self.shadowed = shadowed(self.name, variable)
         self._cdll = cdll
         self._prototypes = prototypes
         self._describe = describe
@@ -49,7 +84,7 @@ class Library:
             except AttributeError:
                 raise DeviceError(
                     f"{self.name} has no {name}: this version of the driver is too old for it",
-                    hint="install a newer driver, or a newer ROCm",
+                    hint=self.shadowed or "install a newer driver, or a newer ROCm",
                 ) from None
             found.argtypes = list(self._prototypes[name])
             found.restype = c_int
@@ -112,6 +147,7 @@ class _Current(threading.local):
     ordinal = -1
 
 
+_LINK_MAP = 2  # RTLD_DI_LINKMAP
 _NOT_READY = 600  # hipErrorNotReady, CUDA_ERROR_NOT_READY
 # hipErrorPeerAccessAlreadyEnabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: another library of this process asked for it.
 _ALREADY_ENABLED = 704

@@ -125,20 +125,24 @@ class HipDriver(GpuDriver):
                     hint="install ROCm's HIP runtime, or name its library in TEC_HIP_LIBRARY",
                 )
         self._cdll = library
-        super().__init__(Library(library, name, _PROTOTYPES, self._describe))
+        super().__init__(Library(library, name, _PROTOTYPES, self._describe, "TEC_HIP_LIBRARY"))
         status = self.lib.function("hipInit")(0)
         # Without a GPU, versions answer hipInit with "no device" or "invalid device"; the count then says 0.
         if status not in (0, _NO_DEVICE, _INVALID_DEVICE):
             raise DeviceError(
                 f"no AMD GPU was found: {self.lib.failed('hipInit', status).message}",
-                hint="rocminfo tells whether the driver sees the GPU; in a container, give it /dev/kfd and /dev/dri",
+                hint=self.lib.shadowed
+                or "rocminfo tells whether the driver sees the GPU; in a container, give it /dev/kfd and /dev/dri",
             )
         self._one_device = self.device_count() == 1
 
     def _describe(self, status: int) -> str:
         texts = []
         for name in ("hipGetErrorName", "hipGetErrorString"):
-            function = getattr(self._cdll, name)
+            function = getattr(self._cdll, name, None)
+            if function is None:  # a library that is no driver's
+                texts.append("?")
+                continue
             function.argtypes, function.restype = [c_int], c_char_p
             texts.append((function(status) or b"?").decode(errors="replace"))
         return f"{texts[0]} ({status}): {texts[1]}"

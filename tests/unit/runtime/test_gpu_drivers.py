@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -325,6 +326,42 @@ def _has_real_hip() -> bool:
             continue
         return True
     return False
+
+
+# Libraries that stand before the driver's where LD_LIBRARY_PATH names a toolkit's folder: a stub, as CUDA's toolkit has it, and one of another program.
+_STUB = """
+int cuInit(unsigned f) { return 34; }
+int cuLaunchKernel(void) { return 34; }
+int cuGetErrorName(int e, const char **p) { *p = "CUDA_ERROR_STUB_LIBRARY"; return 0; }
+int cuGetErrorString(int e, const char **p) { *p = "CUDA driver is a stub library"; return 0; }
+"""
+_OTHER = "int cuNothing(void) { return 0; }"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.parametrize(
+    ("kind", "file", "source", "says"),
+    [
+        ("cuda", "libcuda.so.1", _STUB, "no NVIDIA GPU was found: cuInit failed: CUDA_ERROR_STUB_LIBRARY (34)"),
+        ("cuda", "libcuda.so.1", _OTHER, "libcuda.so.1 has no cuLaunchKernel"),
+        ("cuda", "libcuda.so.1", None, "libcuda.so.1: file too short"),
+        ("rocm", "libamdhip64.so.6", "int hipInit(void) { return 0; } int hipModuleLaunchKernel(void) { return 1; }", "libamdhip64.so.6 has no hipGetDeviceCount"),
+        ("rocm", "libamdhip64.so.6", _OTHER, "libamdhip64.so.6 has no hipModuleLaunchKernel"),
+    ],
+)  # fmt: skip
+def test_a_library_of_the_wrong_kind_before_the_drivers(kind, file, source, says, tmp_path):
+    if source is None:
+        (tmp_path / file).write_text("no library")
+    else:
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", tmp_path / file], input=source.encode(), check=True
+        )
+    program = f"import tec\nassert not tec.runtime.{kind}_exists()\ntry:\n    tec.{kind}(0).sync()\nexcept tec.DeviceError as e:\n    print(e)"
+    hidden = ("TEC_CUDA_LIBRARY", "TEC_HIP_LIBRARY", "TEC_EMULATE")
+    env = {k: v for k, v in os.environ.items() if k not in hidden} | {"LD_LIBRARY_PATH": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60).stdout
+    assert says in said
+    assert f"{tmp_path}" in said and (source is None or f"LD_LIBRARY_PATH names {tmp_path}" in said)
 
 
 @pytest.mark.hip

@@ -7,6 +7,7 @@ import gzip
 import json
 import threading
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -386,3 +387,76 @@ def test_the_log(caplog):
     assert asyncio.run(ask()).json()["name"] == "tec"
     assert json.loads(caplog.messages[-1])["path"] == "/v2"
     repository.close()
+
+
+def pairs():
+    """The largest of the products of all pairs of rows, squared: working memory by the square of rows, in an open batch."""
+    g = Graph("pairs")
+    x = g.input("x", "float32", (Dim("batch"), Dim("n"), 1))
+    b = Builder(g, "l")
+    y = b.op("matmul", x, b.op("transpose", x, perm=(0, 2, 1)))
+    g.set_outputs([b.op("reduce_max", b.op("matmul", y, y), axes=(1, 2), keepdims=False)], ["y"])
+    return tec.compile(g, "llvm")
+
+
+def test_a_run_that_takes_more_memory_than_the_model_may_is_refused(serve):
+    net = pairs()
+    weights = len(net.get_binary())
+    most = net.bind(batch=2, n=64).plan.arena_bytes
+    assert most >= 2 * 64 * 64 * 4
+    repository = Repository(Settings(memory_bytes=weights + most, max_batch=32, delay_s=0.05))
+    repository.add("pairs", net)
+    server = serve(repository)
+
+    def ask(batch, n):
+        data = np.ones((batch, n, 1), "float32").tolist()
+        row = {"name": "x", "datatype": "FP32", "shape": [batch, n, 1], "data": data}
+        return server.client.post("/v2/models/pairs/infer", json={"inputs": [row]})
+
+    assert ask(2, 64).json()["outputs"][0]["data"] == [64, 64]
+    answer = ask(2, 200)
+    needs = net.bind(batch=2, n=200).plan.arena_bytes
+    assert (
+        answer.status_code == 413
+        and f"a run for batch 2, n 200 takes {needs} bytes, {most} of" in answer.json()["error"]
+    )
+    with ThreadPoolExecutor(8) as pool:  # batches form as far as memory goes
+        made = list(pool.map(lambda _: ask(1, 64), range(16)))
+    assert all(m.status_code == 200 for m in made)
+
+
+def test_a_package_of_a_newer_version_is_told(serve, tmp_path):
+    path, newer = tmp_path / "a.tec", tmp_path / "m.tec"
+    network().save(path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(newer, "w") as new:
+        for info in old.infolist():
+            content = old.read(info)
+            if info.filename.endswith(".json") and b"tec-package" in content:
+                content = json.dumps({**json.loads(content), "version": 99}).encode()
+            new.writestr(info, content)
+    repository = Repository()
+    server = serve(repository)
+    with pytest.raises(Refusal, match="format version 99, this tec reads version") as e:
+        repository.open("m", newer)
+    assert e.value.status == 400
+    assert server.client.get("/v2/health/ready").status_code == 503
+    answer = server.client.post("/v2/models/m/infer", json=body())
+    assert answer.status_code == 503 and "format version 99" in answer.json()["error"]
+    newer.write_bytes(path.read_bytes())
+    assert server.client.post("/v2/repository/models/m/load").status_code == 200
+    assert server.client.post("/v2/models/m/infer", json=body()).status_code == 200
+
+
+def test_a_model_that_does_not_fit_the_machine(serve, monkeypatch):
+    """The host hands out more memory than it has: what a run takes is compared with what is there before any is taken."""
+    monkeypatch.setattr("tec.runtime.devices.storage.host_memory", lambda: (1 << 29, 1 << 30))
+    net = pairs()
+    assert net.bind(batch=1, n=20_000).plan.arena_bytes > 1 << 30
+    repository = Repository()
+    repository.add("pairs", net)
+    server = serve(repository)
+    x = triton.InferInput("x", [1, 20_000, 1], "FP32")
+    x.set_data_from_numpy(np.ones((1, 20_000, 1), "float32"))
+    with pytest.raises(Exception, match=r"out of memory on cpu.*asked for.*free"):
+        triton.InferenceServerClient(server.at).infer("pairs", [x])
+    assert server.client.get("/v2/health/ready").status_code == 200
