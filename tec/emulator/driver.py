@@ -19,7 +19,7 @@ from tec.errors import CodegenError, DeviceError
 
 from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
-from ..runtime.objects.codeobject import CodeObject, KernelInfo, read_code_object
+from ..runtime.objects.codeobject import NEWEST_VERSION, CodeObject, KernelInfo, read_code_object
 from . import launch as launching
 from .analyses.calls import decoded_kernel, parse_kernel
 from .analyses.prologue import without_prologue
@@ -140,6 +140,7 @@ class EmuFunction:
 
     def __init__(self, module: EmuModule, info: KernelInfo):
         self.module, self.info = module, info
+        launching.check_wave(module.driver.chip, info)
         self.text: KernelText = without_prologue(module.text_of(info.name), info)
         if "wait" in module.driver.checks:
             check_waits(self.text, generation(module.driver.chip.name))
@@ -324,6 +325,11 @@ class EmuDriver:
         if code.chip != self.chip.name:
             raise EmulationError(
                 f"a code object for {code.chip} cannot run on {self.chip.name}", hint=f"compile it for {self.chip.name}"
+            )
+        if code.version > NEWEST_VERSION:
+            raise EmulationError(
+                f"code object version {code.version}; versions to {NEWEST_VERSION} are known",
+                hint=f"compile it with -mcode-object-version={NEWEST_VERSION}, or update tec",
             )
         return EmuModule(self, code, decode(code) if asm is None else asm)
 

@@ -225,6 +225,24 @@ def _screened(
     return False
 
 
+def check_wave(chip: Chip, info: KernelInfo) -> None:
+    """Raises EmulationError where a kernel's waves have as many lanes as the chip's do not, or its descriptor and its metadata disagree."""
+    lanes, told = info.wavefront_size, info.metadata.get(".wavefront_size", info.wavefront_size)
+    sizes = chip.limits.wavefront_sizes
+    if lanes not in sizes:
+        raise EmulationError(
+            f"its waves have {lanes} lanes; {chip.name}'s have {' or '.join(map(str, sizes))}",
+            kernel=info.name,
+            hint=f"compile it for {chip.name}",
+        )
+    if told != lanes:
+        raise EmulationError(
+            f"its descriptor says waves of {lanes} lanes, its metadata {told}",
+            kernel=info.name,
+            hint="one of them was written by hand: .amdhsa_wavefront_size32 and .wavefront_size must agree",
+        )
+
+
 def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
     """Raises EmulationError where the chip or the kernel does not allow the launch."""
     if min(grid) < 1:

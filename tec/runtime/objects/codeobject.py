@@ -18,6 +18,8 @@ from tec.errors import DeviceError
 from ...records import dataclass
 
 _EM_AMDGPU = 224
+_EI_ABIVERSION = 8  # the byte that tells a code object's version, from 2 on
+NEWEST_VERSION = 6  # LLVM 22's newest
 _MAX_ARGUMENTS = 1 << 16  # bytes of a kernel's arguments; compilers stop at 4 KiB
 _POINTERS = {"global_buffer": 8, "dynamic_shared_pointer": 4}  # kinds of arguments -> bytes
 _MAX_IMAGE = 1 << 30  # bytes of a loaded code object; segments may ask for zeros that no file holds
@@ -133,6 +135,7 @@ class CodeObject:
     text: bytes
     metadata: dict[str, Any] = field(repr=False, default_factory=dict)
     debug: dict[str, bytes] = field(repr=False, default_factory=dict)  # sections of debug information, by name
+    version: int = 5  # of code objects, as LLVM counts them
 
 
 def read_code_object(image: bytes) -> CodeObject:
@@ -249,7 +252,7 @@ def _read(image: bytes) -> CodeObject:
         kernels[info.name] = info
     return CodeObject(
         chip, flags, kernels, tuple(segments), symbols, tuple(relocations),
-        str(metadata.get("amdhsa.target", "")), text, metadata, debug,
+        str(metadata.get("amdhsa.target", "")), text, metadata, debug, image[_EI_ABIVERSION] + 2,
     )  # fmt: skip
 
 

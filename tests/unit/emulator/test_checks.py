@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import tec
 from tec.emulator import get_driver
 from tec.emulator.errors import EmulationError, KernelFault
+from tec.emulator.launch import check_wave
 from tec.errors import ArgumentError, DeviceError
 
 from .harness import compile_ir, download, function, upload
@@ -250,6 +252,27 @@ def test_bad_launches() -> None:
         get_driver("gfx1")
     with pytest.raises(DeviceError, match="no emulator check"):
         get_driver("gfx942", check="bound")
+
+
+def test_code_objects_of_tomorrow_and_waves_of_another_size_are_refused():
+    """By the version in the ELF header; by the lanes that descriptor and metadata say."""
+    _, image = compile_ir(COPY, "gfx942")
+    driver = get_driver("gfx942")
+    newer = bytearray(image)
+    newer[8] = 5
+    with pytest.raises(EmulationError, match="code object version 7; versions to 6 are known"):
+        driver.load_module(0, bytes(newer), None)
+    for chip, told, what in (("gfx942", 32, "descriptor says waves of 64 lanes, its metadata 32"), ("gfx1100", 64, "waves of 32 lanes, its metadata 64")):  # fmt: skip
+        _, image = compile_ir(COPY, chip)
+        other = bytearray(image)
+        at = image.index(b".wavefront_size") + len(b".wavefront_size")
+        other[at] = told
+        module = get_driver(chip).load_module(0, bytes(other), None)
+        with pytest.raises(EmulationError, match=what):
+            get_driver(chip).get_function(module, "k")
+    info = replace(driver.load_module(0, compile_ir(COPY, "gfx942")[1], None).code.kernels["k"], wavefront_size=32)
+    with pytest.raises(EmulationError, match="its waves have 32 lanes; gfx942's have 64"):
+        check_wave(driver.chip, info)
 
 
 def test_a_function_is_modelled_on_the_product_that_it_is_built_for():
