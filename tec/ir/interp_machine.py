@@ -17,12 +17,31 @@ from .interp_expr import InterpError
 from .interp_lanes import Independence, Lanes, Storage
 from .interp_ops import Array, held
 from .interp_races import Races
-from .visit import visit
+from .structural import structural_equal
+from .visit import map_expr, visit
 
 _MAX_LANES = 1 << 15  # lanes side by side
 _MAX_PRIVATE_ELEMS = 1 << 24  # elements of storage that expanded loops allocate at once
 _AXES = ("x", "y", "z")
 _MAX_STEPS = 1 << 31
+
+
+def _is_place(e: E.Expr, s: S.BufferStore) -> bool:
+    """Whether an expression is what a store's place holds, all of its lanes."""
+    return (
+        isinstance(e, E.BufferLoad)
+        and e.predicate is None
+        and e.buffer is s.buffer
+        and len(e.indices) == len(s.indices)
+        and all(map(structural_equal, e.indices, s.indices))
+    )
+
+
+def _under(e: E.Expr, s: S.BufferStore, mask: E.Expr) -> E.Expr:
+    """A value that reads the store's place in the lanes alone that are stored."""
+    if isinstance(e, E.BufferLoad) and _is_place(e, s):
+        return E.BufferLoad(e.buffer, e.indices, mask)
+    return map_expr(e, lambda x: _under(x, s, mask))
 
 
 class GroupBatch:
@@ -54,6 +73,7 @@ class StatementMachine(CallMachine):
         self.independence = Independence()
         self.tags: dict[int, str] = {}  # loop variables bound to launch indices
         self.has_threads: dict[int, bool] = {}
+        self._masked: dict[int, tuple[S.BufferStore, S.BufferStore]] = {}  # by id, and what keeps the id
 
     # ---- statements
 
@@ -83,7 +103,19 @@ class StatementMachine(CallMachine):
 
     def _store(self, s: S.BufferStore) -> None:
         self.loc = s.loc or s.buffer.loc
+        if self.check and isinstance(s.value, E.Select) and s.predicate is None:
+            s = self._as_masked(s, s.value)
         self.store(s.buffer, s.indices, self.eval(s.value), s.predicate)
+
+    def _as_masked(self, s: S.BufferStore, value: E.Select) -> S.BufferStore:
+        """A choice between a value and what is there as the masked store that it is: what was not written stays so, and is not read."""
+        made = self._masked.get(id(s))
+        if made is None:
+            masked = s
+            if _is_place(value.b, s):
+                masked = S.BufferStore(s.buffer, _under(value.a, s, value.cond), s.indices, value.cond, s.loc)
+            made = self._masked[id(s)] = (s, masked)
+        return made[1]
 
     def _let_stmt(self, s: S.LetStmt) -> None:
         self.loc = s.loc or self.loc

@@ -401,3 +401,25 @@ def test_float64_to_float8_is_rounded_once(dtype: str, bits: int) -> None:
     x = np.concatenate([x, -x, x * 2.0**3])
     up = np.array([1.0 + 2.0**-bits, 1.0, 1.0])
     np.testing.assert_array_equal(cast(x, "float64", dtype), np.concatenate([up, -up, up * 8]))
+
+
+@pytest.mark.parametrize("read", [2, 3])
+@pytest.mark.parametrize("value", ["A[{r}]", "select({m}, 1.0, T[{r}]) + A[{r}]", "T[{r}] * 0.0 + A[{r}]"])
+def test_a_choice_between_a_value_and_what_is_there_is_a_masked_store(value, read):
+    """A pass makes masked stores to registers such choices: lanes that were not written stay so, and are not read."""
+    r = "ramp(0, 1, 4)"
+    m = f"{r} < broadcast(3, 4)"
+    first = "" if value.startswith("A") else f"T[{r}] = select({m}, broadcast(0.0, 4), T[{r}])\n    "
+    value = value.format(r=r, m=m).replace(", 1.0,", ", broadcast(1.0, 4),").replace("* 0.0", "* broadcast(0.0, 4)")
+    text = f"""
+def f(A: Buffer((8,), "float32"), B: Buffer((1,), "float32")):
+    T = alloc((8,), "float32", scope="local")
+    {first}T[{r}] = select({m}, {value}, T[{r}])
+    B[0] = T[{read}]
+"""
+    a = np.arange(8, dtype=np.float32)
+    if read == 3:
+        with pytest.raises(InterpError, match="read at element 3 before it is written"):
+            go(text, a, np.zeros(1, np.float32), check=True)
+    else:
+        assert go(text, a, np.zeros(1, np.float32), check=True)[0] == 2 + ("select" in value)
