@@ -134,7 +134,11 @@ def _matched(outputs: Iterable[Tensor], target: Target | str | None) -> tuple[li
             if is_strict():
                 raise
             failed.append((family.__name__.rpartition(".")[2], error))
-    return sorted(found, key=lambda s: s.is_second), failed
+    # A choice names its template: of two spaces of one name, the second's choices would be taken for the first's.
+    by_name: dict[str, Space] = {}
+    for space in sorted(found, key=lambda s: s.is_second):
+        by_name.setdefault(space.template, space)
+    return list(by_name.values()), failed
 
 
 def preferred(outputs: Iterable[Tensor], target: Target | str | None = None) -> tuple[Space, Choice] | None:

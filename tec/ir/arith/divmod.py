@@ -210,7 +210,7 @@ def _recombine_symbol(f: Simplifier, form: Lin, atom: E.Expr, a: int) -> Lin | N
         if whole.terms and not whole.const and all(form.coeff(t) == a * c for t, c in whole.terms.values()):
             return form.without(atom).plus(whole, -a).plus(f.lin(_product(f, [x, *rest])), a)
         if (
-            inner is not rem
+            type(quotient) is E.Cast
             and (apart := _beside_quotient(f, form, f.simp(quotient.value), whole.scaled(a))) is not None
         ):
             return apart.without(atom).plus(f.lin(_product(f, [x, *rest])), a)

@@ -14,7 +14,7 @@ from tests.thinned import thinned_rows
 
 @thinned_rows(2, ("chip", "dtype"), [("gfx942", "float8_e4m3"), ("gfx90a", "float8_e5m2"), ("gfx1100", "float8_e4m3")])  # fmt: skip
 def test_products(chip: str, dtype: str) -> None:
-    target, types = f"rocm -mcpu={chip}", [TensorType(dtype, (64, 128)), TensorType(dtype, (48, 128))]
+    target, types = f"rocm -mcpu={chip}", [TensorType(dtype, (128, 256)), TensorType(dtype, (96, 256))]
     xs = [te.placeholder(t.shape, dtype, name=f"x{k}") for k, t in enumerate(types)]
     op, attrs = get_op("matmul"), {"transpose_b": True, "out_dtype": "float32"}
     made = schedule(op.compute(attrs, list(xs), op.infer(types, attrs)), target)
@@ -23,7 +23,7 @@ def test_products(chip: str, dtype: str) -> None:
     stored = ml_dtypes.float8_e4m3fn if dtype == "float8_e4m3" else ml_dtypes.float8_e5m2
     x, y = (rng.standard_normal(t.shape).astype(stored) for t in types)
     dev = tec.rocm_emu(chip, check="all")
-    out = tec.nd.empty((64, 48), "float32", dev)
+    out = tec.nd.empty((128, 96), "float32", dev)
     tec.build(made.schedule, [*xs, *made.outputs], target)(tec.nd.array(x, dev), tec.nd.array(y, dev), out)
     want = x.astype("f8") @ y.astype("f8").T
     np.testing.assert_allclose(out.numpy(), want, rtol=0, atol=1e-5 * np.abs(want).max())

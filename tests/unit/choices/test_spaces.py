@@ -142,7 +142,9 @@ def test_every_choice_computes_the_same(name: str, target: str) -> None:
     xs, outs = PROGRAMS[name]()
     values = feeds(xs)
     want = te.evaluate(outs, dict(zip(xs, values)))
-    for space in spaces(outs, target):
+    found = spaces(outs, target)
+    assert len({s.template for s in found}) == len(found)  # a recorded choice names its template
+    for space in found:
         for choice in sample(space, 2 if seeds.number() else 1):
             got = run(xs, space.apply(choice), target, values)
             for a, b in zip(got, want):

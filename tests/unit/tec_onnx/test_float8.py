@@ -106,11 +106,11 @@ def quantized(kind: str, m: int, k: int, n: int, per_column: bool, transposed: b
 )  # fmt: skip
 def test_products_on_matrix_units(chip: str, kind: str, per_column: bool, unit: str) -> None:
     """gfx942 takes the OCP's e4m3 as FNUZ numbers of half the size; a chip without a unit multiplies floats."""
-    made, want = quantized(kind, 32, 128, 48, per_column, transposed=per_column)
+    made, want = quantized(kind, 128, 256, 96, per_column, transposed=per_column)
     net = tec.compile(made, target=f"rocm -mcpu={chip}")
     found = set(re.findall(r"v_(?:mfma|wmma)_\w*(?:fp8|bf8|f8f6f4)\w*", net.get_source("asm")))
     assert (len(found) == 1 and unit in found.pop()) if unit else not found
-    x = np.random.default_rng(2).standard_normal((32, 128)).astype(np.float32) * 3
+    x = np.random.default_rng(2).standard_normal((128, 256)).astype(np.float32) * 3
     x[0, :4] = -0.0, 20.0, -20.0, 1e-4  # what is negative zero, too large, denormal
     got = net.run({"x": x}, device=tec.rocm_emu(chip))[0]
     np.testing.assert_allclose(got, want(x), rtol=0, atol=2e-6 * np.abs(want(x)).max())
