@@ -43,6 +43,7 @@ _LINE_ELEMENTS = 16
 _MOST_PLACES = 5
 _WORD_BYTES = 8  # of such a word
 _BITS = 32  # places that a word of bits tells of
+_AGAIN = 0x5EED  # tells that a place was written twice: no number that memory which nobody wrote is likely to hold, which a launch is modelled on
 # Work-groups of a kernel that seldom has work: those of a unit at once, so that none waits to be begun for nothing.
 _GROUPS_A_UNIT = 8
 _SHARED_BYTES = 32768  # of what a work-group keeps of its places and of all updates: any GPU's has room for one such
@@ -137,16 +138,26 @@ class Scatter(loops.LoopForm):
         return Updates(places, math.prod(lead), rest, point, self.form.attrs["reduction"], self.target)
 
     def _along_axis(self) -> Updates:
-        """Elements that go elsewhere along an axis."""
+        """Elements that go elsewhere along an axis. Those of one place are as many steps along it apart, and their order is all that counts. On GPUs that no clock has judged, strips of the
+        columns behind the axis, each as wide as what a cache is asked for at once, are taken one after the other: the lines of one strip stay in a cache until all their elements are written."""
         (shape, count), axis = (static_shape(t) for t in self.form.inputs[:2]), self.form.attrs["axis"]
+        columns, strip = math.prod(count[axis + 1 :]), SEGMENT_BYTES // dtype_info(self.form.outputs[0].dtype).bytes
+        strips = -(-columns // strip) if self.target.machine.priced_by_model and strip < columns else 1
+        strip = columns if strips == 1 else strip
+        split = (math.prod(count[:axis]), strips, count[axis], strip)
 
         def one(at: BufferVar, e: Index) -> _Update:
-            here = split_index(e, count)
-            k = place_of(at[tuple(here)], shape[axis])
+            outer, number, along, column = split_index(e, split)
+            column = number * strip + column
+            there: list[Expr] = []
+            if strips * strip > columns:
+                there, column = [column < columns], te.min(column, columns - 1)
+            here = (*split_index(outer, count[:axis]), along, *split_index(column, count[axis + 1 :]))
+            k = place_of(at[here], shape[axis])
             inside = [a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and not at_most(count[d], c)]
-            return te.all(k >= 0, *inside), (*here[:axis], k, *here[axis + 1 :]), here
+            return te.all(k >= 0, *there, *inside), (*here[:axis], k, *here[axis + 1 :]), here
 
-        return Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)
+        return Updates(shape, math.prod(split), (), one, self.form.attrs["reduction"], self.target)
 
 
 def combined(reduction: str, a: Expr, b: Expr, dtype: str) -> Expr:
@@ -435,13 +446,13 @@ class Updates:
                 with ib.else_scope():
                     ib.emit(set_bit(marked, flat, bit))
                     ib.emit(te.call_intrin("int32", "atomic_exch", head[flat], te.const(-1, "int32")))
-                    ib.emit(te.call_intrin("int32", "atomic_exch", again[0], te.const(1, "int32")))
+                    ib.emit(te.call_intrin("int32", "atomic_exch", again[0], te.const(_AGAIN, "int32")))
 
             with_place(e, take)
 
         groups = min(-(-self.count // loops.THREADS), _GROUPS_A_UNIT * self.target.machine.units)
         for finds in (True, False):
-            with loops.launch(ib, (groups,), (loops.THREADS,)) as (group, thread), ib.if_scope(again[0] != 0):
+            with loops.launch(ib, (groups,), (loops.THREADS,)) as (group, thread), ib.if_scope(again[0] == _AGAIN):
 
                 def settle(e: Index, finds: bool = finds) -> None:
                     def of_marked(flat: Expr, bit: Expr, place: Sequence[Index], source: Sequence[Index]) -> None:

@@ -65,6 +65,30 @@ def test_values(shape, index, reduction, dtype, vectors):
     np.testing.assert_array_equal(out.numpy(), want)
 
 
+@pytest.mark.parametrize(
+    "shape, index, axis, reduction, dtype",
+    [
+        ((60, 37), (50, 37), 0, "none", "float16"),  # in words
+        ((900, 37), (40, 33), 0, "none", "float32"),
+        ((3, 90, 5, 7), (2, 70, 5, 6), 1, "add", "float32"),
+        ((40, 64), (35, 64), 0, "max", "float16"),
+    ],
+)
+def test_strips_of_columns_keep_the_order_of_updates(shape, index, axis, reduction, dtype):
+    """Columns behind an axis are taken a line of memory at a time, the last strip with fewer; of updates of one place the last one counts."""
+    types = [TensorType(dtype, shape), TensorType("int64", index), TensorType(dtype, index)]
+    xs = [tec.te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
+    definition, attrs = get_op("scatter_elements"), {"axis": axis, "reduction": reduction}
+    made = _space(definition.compute(attrs, xs, definition.infer(types, attrs))).apply({"vectors": 0})
+    f, dev = tec.build(made.schedule, [*xs, *made.outputs], TARGET, name="f"), tec.rocm_emu(CHIP, check="all")
+    rng = np.random.default_rng(7)
+    x, update = (rng.integers(-9, 9, t.shape).astype(dtype) for t in (types[0], types[2]))
+    at = rng.integers(-shape[axis], shape[axis] + 1, index)
+    out = tec.nd.empty(shape, dtype, dev)
+    f(*(tec.nd.array(v, dev) for v in (x, at, update)), out)
+    np.testing.assert_array_equal(out.numpy(), definition.host(attrs, [x, at, update], types[:1])[0])
+
+
 def test_few_updates_are_one_kernel():
     """Three launches were most of what a small scatter takes; of many updates each work-group would read all."""
     for target in (TARGET, tec.Target("cuda -arch=sm_90a")):
