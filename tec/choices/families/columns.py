@@ -17,7 +17,7 @@ from ...te import ComputeOp, thread_axis
 from ..cost import Footprint, Kernel
 from ..group import Group, begin, reduce_size, shape_key, size_of
 from ..parts.counts import moved_bytes
-from ..parts.threads import dealt
+from ..parts.threads import dealt, neighbours_on_a_die
 from ..space import Choice, Scheduled, Space
 from .rows import places
 
@@ -123,11 +123,14 @@ class GpuColumns(Space):
         units = self.target.machine.units
         # Few work-groups have as many threads as there may be, others some hundred.
         wanted = 1024 if groups < units else 256
-        if self.target.machine.priced_by_model and units <= groups < _FEW_GROUPS * units:
-            wanted = 512
+        idle = 1.0
+        if self.target.machine.priced_by_model:
+            idle = max(1.0, units / groups)  # narrower work-groups are more
+            if units <= groups < _FEW_GROUPS * units:
+                wanted = 512
         if self._alone() and groups >= _FEW_GROUPS * units:
             return (round(whole, 1), deep, -wide)
-        return (round(whole, 1), abs(math.log2(wide * deep / wanted)), -wide)
+        return (round(whole, 1), round(idle, 1), abs(math.log2(wide * deep / wanted)), -wide)
 
     def sketch(self, choice: Choice) -> Footprint:
         wide, deep, moved = choice["wide"], choice["deep"], moved_bytes(self.group)
@@ -149,7 +152,8 @@ class GpuColumns(Space):
         column, depth = stage.fuse(*behind), stage.fuse(*across)
         tx, ty = thread_axis((0, choice["wide"]), "threadIdx.x"), thread_axis((0, choice["deep"]), "threadIdx.y")
         part, lane = stage.split(column, factor=choice["wide"], shift_inwards=True)
-        stage.bind(stage.fuse(*lead, part), thread_axis("blockIdx.x"))
+        block = stage.fuse(*lead, part)
+        stage.bind(neighbours_on_a_die(stage, block, None, self.target.machine.dies), thread_axis("blockIdx.x"))
         stage.bind(lane, tx)
         alone = choice["deep"] == 1
         turns = dealt(stage, depth, choice["deep"], ty)

@@ -3,7 +3,7 @@
 Unrolled are loops of kind "unrolled" with constant extent; serial loops under a pragma `auto_unroll_max_step` as long as
 the repeated body stays below that many steps (`unroll_explicit` false only marks them for the code generator); and on a
 GPU short serial loops that index memory of a thread (scope "local" or a fragment), which lives in registers only where
-every index is a constant. A loop of kind "unrolled" whose extent is not constant, or which would become more than
+every index is a constant. On AMD GPUs LLVM leaves the loop around steps that are written out as it is. A loop of kind "unrolled" whose extent is not constant, or which would become more than
 `_MAX_EXPLICIT` statements, stays a loop, marked for the code generator (annotation "unroll"); the latter with a TecWarning.
 
 What loops under a pragma become is bounded in all by `MOST_WRITTEN` statements a function: LoweringError.
@@ -20,6 +20,7 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
+from ..arith import Analyzer
 from ..func import Func
 from ..notes import AutoUnrollMaxExtent, AutoUnrollMaxStep, Note, UnrollExplicit
 from ..visit import any_expr, any_stmt, map_stmts
@@ -34,15 +35,16 @@ _MAX_REGISTER_EXTENT = 64
 
 
 class _Options:
-    __slots__ = ("explicit", "max_extent", "max_step")
+    __slots__ = ("explicit", "keeps_loops", "max_extent", "max_step")
 
-    def __init__(self, max_step: int = 0, explicit: bool = True, max_extent: int = 1 << 30):
+    def __init__(self, keeps_loops: bool, max_step: int = 0, explicit: bool = True, max_extent: int = 1 << 30):
+        self.keeps_loops = keeps_loops
         self.max_step = max_step
         self.explicit = explicit
         self.max_extent = max_extent
 
     def with_note(self, note: Note) -> _Options:
-        out = _Options(self.max_step, self.explicit, self.max_extent)
+        out = _Options(self.keeps_loops, self.max_step, self.explicit, self.max_extent)
         if isinstance(note, AutoUnrollMaxStep):
             out.max_step = note.steps
         elif isinstance(note, AutoUnrollMaxExtent):
@@ -57,7 +59,7 @@ _NOTES = (AutoUnrollMaxStep, AutoUnrollMaxExtent, UnrollExplicit)
 
 def unroll(func: Func, target: Target) -> Func:
     """The function with its unrolled loops written out; see the module."""
-    return func.with_body(_stmt(func.body, _Options(), target.is_gpu))
+    return func.with_body(_stmt(func.body, _Options(target.kind == "rocm"), target.is_gpu))
 
 
 def _stmt(s: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
@@ -101,6 +103,9 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
             return repeat(loop.var, loop.min, extent, body)
         if extent == 1:
             return repeat(loop.var, loop.min, 1, body)
+    # Steps are written out so that their loads are asked for at once. Of more of them in one block LLVM's scheduler for gfx950 put each load before its use, and waited for it.
+    if options.keeps_loops and loop.kind == S.ForKind.SERIAL and not loop.unroll and _is_of_written_steps(loop.body):
+        return replace(loop, body=body, unroll=1)
     if body is loop.body:
         return loop
     return loop.with_body(body)
@@ -128,6 +133,21 @@ def _indexes_registers(var: E.Var, body: S.Stmt) -> bool:
 
     loads = any_expr(body, lambda e: type(e) is E.BufferLoad and indexes(e))
     return loads or any_stmt(body, lambda s: isinstance(s, S.BufferStore) and indexes(s))
+
+
+def _is_of_written_steps(body: S.Stmt) -> bool:
+    """Whether it is a loop that is written out, whose steps load what does not lie side by side: elements that do become one load, of which LLVM may write out more."""
+    if not isinstance(body, S.For) or body.kind != S.ForKind.UNROLLED:
+        return False
+    var = body.var
+
+    def lies_apart(e: E.Expr) -> bool:
+        if type(e) is not E.BufferLoad or e.buffer.scope != "global" or not uses_var(e.indices[-1], var):
+            return False
+        step = Analyzer().detect_linear(e.indices[-1], [var])
+        return step is None or const_int(step[0]) != 1
+
+    return any_expr(body.body, lies_apart)
 
 
 def _in_registers(scope: str) -> bool:
