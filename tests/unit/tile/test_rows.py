@@ -105,3 +105,14 @@ def test_windows_over_the_edges_of_a_picture() -> None:
     padded = np.pad(x, ((1, 1), (1, 1), (0, 0)))
     want = sum(padded[i : i + 32 : 2, j : j + 32 : 2] for i in range(3) for j in range(3))
     np.testing.assert_allclose(out, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_softmax_of_rows_with_a_stride_on_a_gpu(chip: str) -> None:
+    """The place of an element is a sum in int64, whose thread's quotient by the tile is 0 within it."""
+    dev = tec.rocm_emu(chip)
+    x = np.random.default_rng(5).standard_normal((3, 100)).astype("f")
+    out = tec.nd.empty(x.shape, "float32", dev)
+    softmax[(3,)](tec.nd.array(x, dev), out, 100, 128)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out.numpy(), e / e.sum(1, keepdims=True), 1e-5)
