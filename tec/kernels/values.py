@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -250,6 +250,8 @@ def describe(v: Any) -> str:
         return f"a tuple of {len(v)}"
     if v is None or is_number(v) or isinstance(v, str):
         return repr(v)
+    if isinstance(v, ModuleType):
+        return f"the module {v.__name__.replace('tec.kernels.', 'tec.')}"
     name = getattr(v, "__qualname__", None) or getattr(v, "__name__", None)
     return f"{type(v).__name__} {name}" if name else f"a {type(v).__name__}"
 
