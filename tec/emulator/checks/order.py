@@ -21,7 +21,7 @@ import numpy as np
 from ..analyses.flow import forward
 from ..analyses.roles import returns
 from ..context import CTX
-from ..decode.inst import Inst, KernelText, Operand, generation
+from ..decode.inst import Inst, KernelText, generation
 from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
 
 READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`
@@ -154,57 +154,41 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     for i in (changes | stores) - early:
         kinds[i] = kinds.get(i, 0) | RELEASES
     scalars = _scalar_reads(kernel) if gfx == 9 else set()
-    return Synchronization(frozenset(loads | stores | scalars | _guesses(insts)), kinds, acquires, polls)
+    return Synchronization(frozenset(loads | stores | scalars | _guesses(kernel)), kinds, acquires, polls)
 
 
-def _guesses(insts: list[Inst]) -> set[int]:
-    """Plain loads whose value is the first guess of a loop of compare and swap at the same address, as LLVM writes atomics that a chip lacks (float additions):
-    whatever they find, the swap checks it. Found by the address's registers, which nothing between changes."""
-    found: set[int] = set()
+def _guesses(kernel: KernelText) -> set[int]:
+    """Plain loads whose value is the first guess of a loop of compare and swap, as LLVM writes atomics that a chip lacks (float additions): whatever they find, the
+    swap checks it. Found from the register that it compares with, through copies."""
+    insts, found = kernel.insts, set[int]()
+    loops = [
+        (kernel.labels[i.operands[0].text], k)
+        for k, i in enumerate(insts)
+        if i.op.startswith("s_cbranch") and kernel.labels.get(i.operands[0].text, k + 1) <= k
+    ]
     for at, swap in enumerate(insts):
-        if "_atomic_cmpswap" not in swap.op or not in_global(swap.op):
+        if "_atomic_cmpswap" not in swap.op or not in_global(swap.op) or not any(a <= at <= b for a, b in loops):
             continue
-        first = int(returns(swap))
-        where = (*(o.text for o in (swap.operands[first], *swap.operands[first + 2 :])), swap.mods.get("offset", ""))
-        held = {
-            (o.kind, o.index + k)
-            for o in (swap.operands[first], *swap.operands[first + 2 :])
-            if o.is_reg
-            for k in range(max(1, o.count))
-        }
-        found |= _scalar_guesses(insts, at, swap.operands[-1], int(swap.mods.get("offset", "0"), 0))
-        for k in range(at - 1, -1, -1):
-            inst = insts[k]
-            if not inst.operands or inst.op.startswith("s_endpgm"):
-                continue
-            if (
-                "_load" in inst.op
-                and in_global(inst.op)
-                and (*(o.text for o in inst.operands[1:]), inst.mods.get("offset", "")) == where
-            ):
-                found.add(k)
-                break
-            written = (
-                inst.operands[0] if not inst.op.startswith(("s_cmp", "s_cbranch")) and "_store" not in inst.op else None
-            )
-            if written is not None and any(
-                (written.kind, written.index + k) in held for k in range(max(1, written.count))
-            ):
-                break
+        data = swap.operands[0 if swap.op.startswith("buffer_") else 1 + int(returns(swap))]
+        load = _loaded_into(insts, at, (data.kind, data.index + data.count // 2))
+        found |= {load} if load is not None else set()
     return found
 
 
-def _scalar_guesses(insts: list[Inst], at: int, base: Operand, offset: int) -> set[int]:
-    """The same where the address is one for the whole wave, in SGPRs: the nearest scalar load from there."""
-    held = {base.index, base.index + 1}
-    for k in range(at - 1, -1, -1) if base.kind == "s" else ():
-        inst = insts[k]
-        if inst.op.startswith("s_load") and inst.operands[1].text == base.text and inst.operands[2].value == offset:
-            return {k}
-        dst = inst.operands[0] if inst.op.startswith("s_") and inst.operands else None
-        if dst is not None and dst.kind == "s" and held & set(range(dst.index, dst.index + dst.count)):
-            break
-    return set()
+def _loaded_into(insts: list[Inst], at: int, register: tuple[str, int]) -> int | None:
+    """The load from memory whose value a register has at a place, through copies between; None where something else gives it. By the order of the text."""
+    for k in range(at - 1, -1, -1):
+        for inst in (i for i in (insts[k], insts[k].dual) if i is not None and i.operands):
+            dst = inst.operands[0]
+            if dst.kind != register[0] or not dst.index <= register[1] < dst.index + max(1, dst.count):
+                continue
+            if "_store" in inst.op or inst.op.startswith(("s_cmp", "s_cbranch")):
+                continue
+            if re.match(r"[vs]_(dual_)?mov_b", inst.op) and inst.operands[1].is_reg:
+                register = (inst.operands[1].kind, inst.operands[1].index + register[1] - dst.index)
+                break
+            return k if "_load" in inst.op and (in_global(inst.op) or inst.op.startswith("s_load")) else None
+    return None
 
 
 def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:

@@ -134,6 +134,33 @@ def test_the_first_guess_of_a_compare_and_swap_is_no_race() -> None:
     assert download(driver, p, np.zeros(1))[0] == 96
 
 
+def test_a_first_guess_whose_address_is_written_in_another_way_is_no_race() -> None:
+    """The load by a scalar base and an offset, the swap by a pair of registers, as LLVM writes Triton's additions on gfx1100."""
+    body = """v_mov_b32_e32 v8, 1
+global_load_b32 v7, v1, s[6:7]
+v_add_co_u32 v4, s12, s6, v1
+v_add_co_ci_u32_e64 v5, null, s7, 0, s12
+s_waitcnt vmcnt(0)
+s_mov_b32 s13, 0
+.Lloop:
+v_add_nc_u32_e32 v6, v7, v8
+global_atomic_cmpswap_b32 v6, v[4:5], v[6:7], off glc
+s_waitcnt vmcnt(0)
+buffer_gl1_inv
+buffer_gl0_inv
+v_cmp_eq_u32_e32 vcc_lo, v6, v7
+v_mov_b32_e32 v7, v6
+s_or_b32 s13, vcc_lo, s13
+s_and_not1_b32 exec_lo, exec_lo, s13
+s_cbranch_execnz .Lloop"""
+    launch("gfx1100", body, "all", 5, 32, False, 0)
+    stored = body.replace("global_load_b32 v7, v1", "global_load_b32 v9, v1").replace(
+        "v_add_co_u32 v4", "v_mov_b32_e32 v7, 3\nv_add_co_u32 v4"
+    )
+    with pytest.raises(KernelFault, match="race"):  # a load of what the swap does not check
+        launch("gfx1100", stored, "race", 5, 32, False, 0)
+
+
 @pytest.mark.parametrize("name", ["v_mfma_f32_16x16x4_f32", "v_mfma_f32_16x16x4f32"])
 def test_products_of_f32_by_either_name_need_a_state_less(name: str) -> None:
     """On gfx942 their 8 passes and 2 states, not 3: LLVM puts s_nop 9 behind them."""
