@@ -5,7 +5,7 @@
 
 A last axis of two elements is then no reason for vectors of two, and rows that are copied are copied as one. Neighbouring axes v and w are joined where every
 operation agrees: all reads have them side by side, as (v + c, w) or (v % n, w), with all of the dimension that w counts, and no more is asked of v than how it
-compares with numbers. What lies in memory is the same, so the function only notes what shapes its callers know (`Joined.told`).
+compares with numbers; beside open sizes v alone. What lies in memory is the same, so the function only notes what shapes its callers know (`Joined.told`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..choices.group import Group, extent
+from ..choices.group import Group, reads_of
 from ..ir import Buffer, Func, IntImm
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.build import const_value
 from ..ir.visit import Rewriter, children
+from ..ops.dims import Dim
+from ..ops.size_exprs import from_expr
 from ..records import dataclass
+from ..target import Target
 from ..te import ComputeOp, Operation, PlaceholderOp, Tensor
 
 _LIMIT = 1 << 31  # flat indices are int32
@@ -29,6 +32,7 @@ _COMPARED: dict[type, tuple[str, int]] = {E.LT: ("lt", 0), E.GE: ("ge", 0), E.LE
 
 # Neighbours among an operation's data ("") or reduction ("r") axes: the operation, the kind, the first one's number.
 Pair = tuple[int, str, int]
+Extent = int | str | None
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,10 @@ class Joined:
         return f.with_attrs(shapes=known)
 
 
-def join_axes(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Joined | None:
-    """The same computation with fewer axes; None where none can be joined, or where a note tells templates of an operation what they could not tell of another."""
+def join_axes(args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target | None = None) -> Joined | None:
+    """The same computation with fewer axes; None where none can be joined, or where a note tells templates of an operation what they could not tell of another.
+
+    For a CPU axes of sums whose sizes are no numbers are joined too. Their products are counted in int64, which takes a GPU two registers and several instructions."""
     group = Group.of(outputs)
     ops = [op for op in group.ops if isinstance(op, ComputeOp)]
     known = {t.op for t in args}
@@ -60,19 +66,20 @@ def join_axes(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Joined | Non
         )
     ):
         return None
-    pairs = _Pairs(ops, [t.op for t in args])
+    open_sizes = target is not None and not target.is_gpu and any(op.reduce_axis for op in ops)
+    pairs = _Pairs(ops, [t.op for t in args], open_sizes)
     return pairs.rebuilt(args, outputs) if pairs.joined else None
 
 
 class _Pairs:
     """Which neighbouring axes are joined: classes of pairs that only go together, and of these the ones that nothing is against."""
 
-    def __init__(self, ops: Sequence[ComputeOp], placeholders: Sequence[Operation]):
-        self.ops = ops
+    def __init__(self, ops: Sequence[ComputeOp], placeholders: Sequence[Operation], open_sizes: bool):
+        self.ops, self.open_sizes = ops, open_sizes
         self.parent: dict[Pair, Pair] = {}
         self.apart: set[Pair] = set()
         for op in placeholders:
-            self._begin(op, "", [extent(n) for n in op.output(0).shape])
+            self._begin(op, "", [_size(n) for n in op.output(0).shape])
         for op in ops:
             self._begin(op, "", [_extent(a) for a in op.axis])
             self._begin(op, "r", [_extent(a) for a in op.reduce_axis])
@@ -81,12 +88,13 @@ class _Pairs:
         split = {self.root(p) for p in self.apart}
         self.joined = {p for p in self.parent if self.root(p) not in split}
 
-    def _begin(self, op: Operation, kind: str, extents: list[int | None]) -> None:
-        is_long = math.prod(n or 1 for n in extents) >= _LIMIT
+    def _begin(self, op: Operation, kind: str, extents: list[Extent]) -> None:
+        is_long = math.prod(n for n in extents if isinstance(n, int) and n) >= _LIMIT
         for k in range(len(extents) - 1):
             pair = (id(op), kind, k)
             self.parent[pair] = pair
-            if is_long or not extents[k] or not extents[k + 1]:
+            both = extents[k : k + 2]
+            if is_long or not all(both) or not (self.open_sizes or all(isinstance(n, int) for n in both)):
                 self.apart.add(pair)
 
     def root(self, p: Pair) -> Pair:
@@ -131,6 +139,9 @@ class _Reader:
             id(a.var): (kind, k, a) for kind, axes in (("", op.axis), ("r", op.reduce_axis)) for k, a in enumerate(axes)
         }
         self.count = {"": len(op.axis), "r": len(op.reduce_axis)}
+        sizes = [_extent(a) for a in (*op.axis, *op.reduce_axis)]
+        sizes += [_size(n) for e in reads_of(op) for n in e.tensor.shape]
+        self.is_open = not all(isinstance(n, int) for n in sizes)
         self.seen: set[int] = set()
 
     def run(self) -> None:
@@ -145,7 +156,7 @@ class _Reader:
             self._part(e, first=False, second=False)
         elif isinstance(e, E.TensorRead):
             self._read(e)
-        elif (found := _comparison(e)) is not None and id(found[0]) in self.places:
+        elif not self.is_open and (found := _comparison(e)) is not None and id(found[0]) in self.places:
             self._part(found[0], first=True, second=False)
         else:
             for c in children(e):
@@ -162,7 +173,7 @@ class _Reader:
             self.pairs.apart.add((id(self.op), kind, k - 1))
 
     def _read(self, e: E.TensorRead) -> None:
-        sizes = [extent(n) for n in e.tensor.shape]
+        sizes = [_size(n) for n in e.tensor.shape]
         met = [self._axis(i, n) for i, n in zip(e.indices, sizes)]
         # Of each dimension, and the one ahead of it: whether they are neighbouring axes.
         beside = [False] * (len(met) + 1)
@@ -181,15 +192,17 @@ class _Reader:
             else:
                 self._part(found[0], first=beside[d + 1], second=beside[d])
 
-    def _axis(self, index: E.Expr, size: int | None) -> tuple[E.Var, bool] | None:
-        """The axis of `v`, `v + c` or `v % size`, and whether it is `v` alone."""
+    def _axis(self, index: E.Expr, size: Extent) -> tuple[E.Var, bool] | None:
+        """The axis of `v`, `v + c` or `v % size`, and whether it is `v` alone; beside open sizes `v` alone."""
+        if self.is_open:
+            return (index, True) if isinstance(index, E.Var) and id(index) in self.places else None
         found = _moved(index)
         if found is None and isinstance(index, E.FloorMod) and const_value(index.b) == size is not None:
             found = (index.a, 1) if isinstance(index.a, E.Var) else None
         if found is None or id(found[0]) not in self.places:
             return None
         # What is moved by more than there is never lies in the dimension, and by the steps of a joined axis it may not fit int32.
-        most = max(size or 0, _extent(self.places[id(found[0])][2]) or 0)
+        most = max(n for n in (size, _extent(self.places[id(found[0])][2]), 0) if isinstance(n, int))
         if not isinstance(index, E.FloorMod) and abs(found[1]) > most:
             return None
         return found[0], index is found[0]
@@ -210,10 +223,12 @@ class _Writer:
         for run in runs:
             first = axes[run[0]]
             if len(run) > 1:
-                sizes = [_extent(axes[k]) or 0 for k in run]
-                var = E.Var(first.var.name, first.var.dtype)
-                self.places[id(first.var)] = var, math.prod(sizes[1:]), sizes[0]
-                dom = E.Range(B.const(0, var.dtype), B.const(math.prod(sizes), var.dtype))
+                extents = [a.dom.extent for a in (axes[k] for k in run) if a.dom is not None]
+                count, sizes = _product(extents), [n.value for n in extents if isinstance(n, IntImm)]
+                var = E.Var(first.var.name, count.dtype)
+                # Of open ones no more is asked than the variable.
+                self.places[id(first.var)] = var, math.prod(sizes[1:]), sizes[0] if sizes else 0
+                dom = E.Range(B.const(0, var.dtype), count)
                 first = E.IterVar(var, dom, first.kind, "", first.loc)
             out.append(first)
         return tuple(out)
@@ -277,7 +292,10 @@ def _moved(e: E.Expr) -> tuple[E.Var, int] | None:
 
 
 def _product(run: Sequence[E.Expr]) -> E.Expr:
-    return run[0] if len(run) == 1 else B.const(math.prod(extent(n) or 0 for n in run))
+    if len(run) == 1:
+        return run[0]
+    size = math.prod(from_expr(n) for n in run)
+    return size.asexpr("int64") if isinstance(size, Dim) else B.const(size)
 
 
 def _numbers(shape: Sequence[E.Expr]) -> tuple[int | E.Expr, ...]:
@@ -288,9 +306,14 @@ def _is_zero(e: E.Expr) -> bool:
     return const_value(e) == 0
 
 
-def _extent(axis: E.IterVar) -> int | None:
-    """Of an axis from 0 on, as a number."""
-    return extent(axis.dom.extent) if axis.dom is not None and _is_zero(axis.dom.min) else None
+def _size(e: E.Expr) -> Extent:
+    """A number, or the text of what is none."""
+    return e.value if isinstance(e, IntImm) else str(e)
+
+
+def _extent(axis: E.IterVar) -> Extent:
+    """Of an axis from 0 on."""
+    return _size(axis.dom.extent) if axis.dom is not None and _is_zero(axis.dom.min) else None
 
 
 def _placeholder(op: Operation, shape: Sequence[E.Expr]) -> Operation:

@@ -29,6 +29,7 @@ from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable
 from ..records import dataclass
 from ..schedule import to_loops
+from ..target import Target
 from .aliases import PIECE_ALIGN
 from .graph import Value
 from .joined_axes import Joined, join_axes
@@ -175,8 +176,11 @@ def signature_of(group: FusedGroup, sizes: GroupSizes) -> Any:
     return tuple(wiring), types, tuple(v.data is not None for v in inputs) if early else ()
 
 
-def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[Guard]) -> Program:
-    """The te program of a group; `guards` are what the graph holds its sizes to. Raises TecError, which names the model's node."""
+def program_of(
+    group: FusedGroup, number: int, sizes: GroupSizes, guards: list[Guard], target: Target | None = None
+) -> Program:
+    """The te program of a group; `guards` are what the graph holds its sizes to, `target` what it is for, where that is known. Raises TecError, which names the
+    model's node."""
     inputs = group.inputs
     tensors: dict[Value, Any] = {}
     args: list[Any] = []
@@ -215,7 +219,7 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
     args = [t for t in args if t.op in read]
     rows = [sizes.own(group.rows.get(v)) for v in (*(inputs[k] for k in used), *group.outputs)]
     loose = [v in group.loose for v in (*(inputs[k] for k in used), *group.outputs)]
-    joined = join_axes(args, outputs) if not placed and not any(rows) else None
+    joined = join_axes(args, outputs, target) if not placed and not any(rows) else None
     if joined is not None:
         args, outputs = joined.args, joined.outputs
     return Program(

@@ -58,12 +58,14 @@ def make_unit(
 ) -> Unit:
     """The function of a group: the first of its candidates that lowers and that code can be made of, in `building`; where a size is open, of one candidate for
     each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: what the function makes as well (`beside.neighbours`)."""
-    program = replace(program_of(group, number, sizes, guards), early=building.early)
+    program = replace(program_of(group, number, sizes, guards, building.target), early=building.early)
     signature = Group.of(program.outputs).signature
-    others = [replace(program_of(g, number, sizes, guards), early=building.early) for g in beside]
+    others = [replace(program_of(g, number, sizes, guards, building.target), early=building.early) for g in beside]
 
     def bound(name: str, size: int) -> Program:
-        return replace(program_of(group, number, sizes.bound(name, size), guards), early=building.early)
+        return replace(
+            program_of(group, number, sizes.bound(name, size), guards, building.target), early=building.early
+        )
 
     with naming(group, sizes):
         classes = None if others else classes_of(program, building.target, bound)

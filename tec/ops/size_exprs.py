@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ir import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, build
+from ..ir import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, build
 from .dims import Dim, Size, UndecidedSize, maximum, minimum
 from .size_vars import names
 
@@ -23,6 +23,8 @@ def from_expr(e: Any) -> Size:
         return e.value
     if isinstance(e, Var) and id(e) in names:
         return Dim(names[id(e)])
+    if isinstance(e, Cast):
+        return from_expr(e.value)
     both = _FROM.get(type(e))
     if both is not None:
         size: Size = both(from_expr(e.a), from_expr(e.b))

@@ -45,7 +45,7 @@ def considered(graph: Graph, net: Any, functions: Iterable[str], dtype: str | No
         for number, group in enumerate(fuse(optimize(graph, target, dtype))):
             if group.is_alias or not by_signature:
                 continue
-            outputs = program_of(group, number, sizes_of_group(group), graph.guards).outputs
+            outputs = program_of(group, number, sizes_of_group(group), graph.guards, target).outputs
             for f in by_signature.pop(Group.of(outputs).signature, ()):
                 found[f] = _of_group(spaces(outputs, target), net.report.choices[f], net.report.refused.get(f, []))
     return found

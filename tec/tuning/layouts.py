@@ -41,7 +41,7 @@ class LayoutTask:
         with self.target:
             graph = choose_layouts(*self._alone())
             (group,) = [g for g in fuse(graph) if any(n.op == "conv" for n in g.nodes)]
-            program = program_of(group, 0, sizes_of_group(group), graph.guards)
+            program = program_of(group, 0, sizes_of_group(group), graph.guards, self.target)
             return pickle.dumps(program.loops(schedule(program.outputs, self.target)))
 
     def _alone(self) -> tuple[Graph, Target, Layouts]:

@@ -52,7 +52,7 @@ def tasks_of_graph(graph: Graph, target: Target, dtype: str | None = None) -> tu
             calls.setdefault(signature_of(group, sizes_of_group(group)), []).append(group)
         for number, same in enumerate(calls.values()):
             sizes = sizes_of_group(same[0])
-            program = program_of(same[0], number, sizes, graph.guards)
+            program = program_of(same[0], number, sizes, graph.guards, target)
             if sizes.names:
                 notes.append(f"{program.name} has open sizes ({', '.join(map(str, sizes.products))}): bind them to tune it")  # fmt: skip
                 continue

@@ -65,7 +65,7 @@ def lower(case: Case, target: str, rng: random.Random, compute: bool = False) ->
             for number, group in enumerate(part_of(graph, (), ()).groups):
                 if group.is_alias:
                     continue
-                program = program_of(group, number, sizes_of_group(group), list(graph.guards))
+                program = program_of(group, number, sizes_of_group(group), list(graph.guards), tgt)
                 found = spaces(program.outputs, tgt)
                 kind, chosen = "default", found[0].default
                 _through(program, found[0], chosen, tgt)

@@ -5,9 +5,10 @@ import pytest
 
 import tec
 from tec import te
-from tec.graph import Graph
+from tec.graph import Graph, run_graph
 from tec.graph.joined_axes import join_axes
 from tec.ir.visit import free_vars
+from tec.ops.dims import Dim
 
 rng = np.random.default_rng(11)
 
@@ -175,3 +176,21 @@ def test_places_of_the_largest_of_lines_beside_few_others(shape, axis):
     x = numbers(*shape)
     net, feeds = run(lambda g, v: add(g, "argmax", v, axis=axis, keepdims=False), {"x": x})
     np.testing.assert_array_equal(net.run(feeds)[0], x.argmax(axis))
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "reduce_max", "reduce_mean", "argmax", "softmax"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_open_axes_beside_what_is_summed_are_one(op, axis):
+    sizes = [Dim(n) for n in "abcd"]
+    attrs = {"argmax": {"axis": axis, "keepdims": False}, "softmax": {"axes": (axis,)}}
+
+    def graph(shape):
+        g = Graph("g")
+        g.set_outputs(g.add(op, [g.input("x", "float32", shape)], attrs.get(op, {"axes": (axis,), "keepdims": False})))
+        return g
+
+    net = tec.compile(graph((*sizes[:3], 2)), target="llvm", cache=False)
+    assert "shapes={0: " in net.get_source("ir")  # what callers know it by, who have more axes
+    for shape in [(1, 1, 1, 2), (3, 5, 7, 2), (2, 3, 17, 2), (4, 1, 40, 2)]:
+        x = numbers(*shape)
+        np.testing.assert_allclose(net.run({"x": x})[0], run_graph(graph(shape), {"x": x})[0], rtol=1e-5)
