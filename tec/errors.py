@@ -57,6 +57,11 @@ def _find_users(name: str) -> bool:
     return not ours
 
 
+def is_users(file: str) -> bool:
+    """Whether a file is the user's: no part of tec, nor of what stands between."""
+    return _is_users[file] if file in _is_users else _find_users(file)
+
+
 def caller_loc() -> Loc | None:
     """The innermost frame outside tec: the user's line. Walks raw frames (0.15 us), never `inspect.stack` (200 us)."""
     frame = sys._getframe(1)

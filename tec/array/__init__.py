@@ -258,8 +258,10 @@ def __getattr__(name: str) -> _Any:
     raise AttributeError(f"module 'tec.array' has no attribute {name!r}{_numpy_names.near(name, globals())}")
 
 
-_explain(globals())
-_explain(_numpy_names.FUNCTIONS)
+_explain(globals(), "tec.array")
+_explain(_numpy_names.FUNCTIONS, "tec.array")
+for _part in (fft, linalg, random):
+    _explain(vars(_part), f"tec.array.{_part.__name__.rpartition('.')[2]}")
 _PARTS = (fft, linalg, nn, optim, random)
 # The modules that this one imports are attributes of it too, and no part of the namespace.
 __all__ = sorted(

@@ -1,41 +1,56 @@
-"""Arguments by the names of other libraries: `dim=` in place of `axis=`."""
+"""Wrong arguments of array functions: an error of the Python type that array libraries raise, which names the argument; and names that other libraries have for one
+(`dim=` in place of `axis=`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from inspect import signature
-from typing import Any, TypeVar, cast
+from types import FunctionType
+from typing import Any
 
+import numpy as np
+
+from .. import door
+from ..errors import TecError
+from .array import Array
 from .elsewhere import ARGUMENTS
-from .errors import ArrayTypeError
-
-_F = TypeVar("_F", bound=Callable[..., Any])
+from .errors import ArrayBufferError, ArrayIndexError, ArrayTypeError, ArrayValueError
 
 
-def explained(function: _F) -> _F:
-    """The function, whose error for an argument under another library's name says what the argument is called here."""
-
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except TypeError:
-            known = signature(function).parameters
-            strange = [n for n in options if n not in known and ARGUMENTS.get(n) in known]
-            if not strange:
-                raise
-        raise ArrayTypeError(
-            f"{function.__name__} has no argument {strange[0]}",
-            hint=f"it is called {ARGUMENTS[strange[0]]} here: {ARGUMENTS[strange[0]]}={options[strange[0]]!r}",
-        ) from None
-
-    return cast(_F, call)
+def _is_integer(x: Any) -> bool:
+    return door.is_integer(x) or (type(x) is Array and x.ndim == 0)
 
 
-def explain(functions: dict[str, Any]) -> None:
-    """Replaces the functions of a namespace that have such arguments."""
-    ours = set(ARGUMENTS.values())
+def _is_number(x: Any) -> bool:
+    return door.is_number(x) or (type(x) is Array and x.ndim == 0)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (Array, np.ndarray, np.generic, int, float, complex))
+
+
+def _shown(x: Any) -> str | None:
+    return f"an array {x.dtype} {x.shape}" if type(x) is Array else None
+
+
+def _error(error: BaseException, message: str, hint: str) -> TecError:
+    if isinstance(error, IndexError):
+        return ArrayIndexError(message, hint=hint)
+    if isinstance(error, BufferError):
+        return ArrayBufferError(message, hint=hint)
+    kind = ArrayTypeError if isinstance(error, (TypeError, AttributeError)) else ArrayValueError
+    return kind(message, hint=hint)
+
+
+_KINDS = {
+    **door.plain_kinds(_is_integer, _is_number),
+    "Array": (_is_array, "an array"),
+    "Sequence[Array]": (door.several(_is_array), "a list of arrays"),
+}
+_DOOR = door.Door(__package__ or "tec.array", _KINDS, _shown, _error, ARGUMENTS)
+checked = _DOOR.checked
+
+
+def explain(functions: dict[str, Any], prefix: str) -> None:
+    """Replaces the public functions of a namespace by such that tell of wrong arguments."""
     for name, f in functions.items():
-        if type(f) is type(explain) and f.__module__.startswith("tec.array.") and ours & set(signature(f).parameters):
-            functions[name] = explained(f)
+        if type(f) is FunctionType and not name.startswith("_") and f.__module__.startswith(_DOOR.package):
+            functions[name] = checked(f"{prefix}.{name}", f)

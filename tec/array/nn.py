@@ -204,7 +204,7 @@ def avg_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0)
     return _pooled("avg_pool", x, window, strides, padding, include_pad=True)
 
 
-explain(globals())
+explain(globals(), "tec.array.nn")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import build, dtypes
-from .arguments import explained
+from .arguments import checked
 from .array import Array, node_of, number, of_one
 from .dtypes import DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
@@ -328,4 +328,4 @@ def _method(f: Any) -> Any:
 
 
 for _f in (sum, prod, max, min, mean, var, std, all, any):
-    setattr(Array, _f.__name__, _method(explained(_f)))
+    setattr(Array, _f.__name__, _method(checked(f"tec.array.{_f.__name__}", _f, through=1)))

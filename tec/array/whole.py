@@ -23,7 +23,6 @@ from ..likeness import meant
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.storage import ALIGN
 from . import build
-from .arguments import explained
 from .array import Array
 from .complexes import as_complex, as_pairs, is_complex, woven
 from .computing import in_memory
@@ -296,7 +295,6 @@ def _filled(tree: Any, each: Callable[[Any], Any]) -> Any:
     return tree
 
 
-@explained
 def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()) -> Any:
     """A function of arrays compiled whole: gradients, updates and all between become one graph, and later calls with arguments of the same shapes and types run no Python of it.
 
