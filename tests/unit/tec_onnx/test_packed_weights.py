@@ -81,7 +81,7 @@ def rows(k: int, *counts: int) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_matmul_of_few_bits(k: int, n: int, bits: int, block: int, zeros: str) -> None:
-    net = held(n_bits(k, n, bits, block, zeros), rows(k, 1, 2, 5, 77))
+    net = held(n_bits(k, n, bits, block, zeros), rows(k, 1, 2, 3, 5, 8, 11, 77))
     assert any("packed_matmul" in ops for ops in net.report.functions.values())
 
 

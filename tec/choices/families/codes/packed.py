@@ -7,7 +7,9 @@ once, in the first-level cache, and all rows go by it in register tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from .... import te
@@ -27,6 +29,11 @@ from ...space import Choice
 FEW = 2  # rows up to which codes are made numbers again for each
 _CHUNK = 256  # rows of a panel that are numbers at once: 32 KiB for 32 columns
 _STEP = 4  # codes of a column that are multiplied in a row without a loop, in `_CHAINS` sums
+# Rows up to which codes become numbers in registers, and for how many of them at once: a Zen 5 core takes float16 in 0.6 of the time with 3 to 8 rows and 0.8 with
+# 16, codes of 4 bits in 0.75 with 3 and 0.95 with 8, and beyond that more.
+_SOME = (4, 4), (8, 8)
+_SOME_NUMBERS = (4, 4), (32, 8)
+_REST = 4  # rows of a tile of what whole tiles leave: two vectors of columns each are eight sums, which a row by itself would wait for as long
 _CHAINS = 2  # two vectors of columns in two sums each: four additions, as many as their latency has clocks
 
 
@@ -117,13 +124,19 @@ class Panels:
         self.vectors = self.w.panel // lanes
 
     def run(self) -> None:
-        ib = self.ib
+        """By how many rows there are: few, some, or many."""
+        ways = [(FEW, self._few)]
+        for most, rows in self.some:
+            if rows <= self.rows:
+                ways.append((most, functools.partial(self._some, rows)))
         if isinstance(self.m, int):
-            self._few() if self.m <= FEW else self._many()
+            next((way for most, way in ways if self.m <= most), self._many)()
             return
-        with ib.if_scope(self.m <= FEW):
-            self._few()
-        with ib.else_scope():
+        with contextlib.ExitStack() as ends:
+            for most, way in ways:
+                with self.ib.if_scope(self.m <= most):
+                    way()
+                ends.enter_context(self.ib.else_scope())
             self._many()
 
     # ---- vectors of columns
@@ -193,11 +206,40 @@ class Panels:
         """Adds the product of a row's block and a panel's to `total`."""
         raise NotImplementedError
 
+    # ---- some rows
+
+    @property
+    def some(self) -> Sequence[tuple[int, int]]:
+        """As `_SOME`; nothing where codes are unpacked for many rows alone."""
+        return ()
+
+    def _some(self, rows: int) -> None:
+        """`rows` rows at once: a panel's codes become numbers in registers, and the rows go by them. Rows behind the last are the last one again, and nobody
+        reads their sums."""
+        ib, w = self.ib, self.w
+        self._prepare()
+        kind = self._kind(rows * w.panels * w.k * self.many_clocks)
+        with (
+            ib.for_range(0, w.panels, "panel", kind=kind) as panel,
+            ib.for_range(0, te.indexdiv(self.m + (rows - 1), rows), "tile") as tile,
+        ):
+            first = ib.let("first", tile * rows)
+            sums = self._zeroed(self.acc, rows * self.vectors, "sums")
+            places = [ib.let("row", te.min(first + r, self.m - 1)) for r in range(rows)]
+            self._tile(sums, 0, rows, lambda own: self._direct(own, panel, places))
+            with ib.for_range(0, te.min(rows, self.m - first), "i") as i:
+                self._store(first + i, panel, lambda column: sums[i * w.panel + column])
+
+    def _direct(self, own: BufferVar, panel: Index, places: Sequence[Any]) -> None:
+        """Adds the products of rows of x and a whole panel to `own`."""
+        raise NotImplementedError
+
     # ---- many rows
 
     unit = 1  # codes of a column that a chunk has a whole number of
     many_clocks = 1.0  # a multiply-add, of a vector's lanes
     tile_dtype = "float32"  # of unpacked codes
+    beyond = 0  # rows behind a task's own that its tiles may reach
 
     def _many(self) -> None:
         ib, w, m, size = self.ib, self.w, self.m, self.task
@@ -207,8 +249,8 @@ class Panels:
         with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
             panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * size)
             count = ib.let("count", te.min(size, m - first))
-            sums = ib.allocate(self.acc, (size * w.panel,), "sums", scope="local")
-            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
+            sums = ib.allocate(self.acc, ((size + self.beyond) * w.panel,), "sums", scope="local")
+            with ib.for_range(0, (count + self.beyond) * self.vectors, "v") as v, self._lanes() as lane:
                 sums[v * self.lanes + lane] = te.const(0, self.acc)
             whole = w.k // self.unit
             chunk = max(1, min(self.chunk // self.unit, whole))
@@ -244,6 +286,8 @@ class Panels:
 
 class NumbersProduct(Panels):
     """Codes become numbers of the accumulator's type."""
+
+    beyond = _REST - 1
 
     def __init__(self, c: PackedContraction, *args: Any):
         super().__init__(c, *args)
@@ -310,6 +354,26 @@ class NumbersProduct(Panels):
 
         self._put(total, vectors, scaled)
 
+    @property
+    def some(self) -> Sequence[tuple[int, int]]:
+        return _SOME_NUMBERS if self.w.are_numbers else _SOME
+
+    def _number(self, panel: Index, k: Index, b: Index, v: int, lane: Index) -> Any:
+        """The number of column lane of vector v of a panel; b: the block of k."""
+        place, code = v * self.lanes + lane, self._code(panel, k, v, lane)
+        return code if self.w.are_numbers else (code - self._zero(panel, b, place)) * self._scale(panel, b, place)
+
+    def _direct(self, own: BufferVar, panel: Index, places: Sequence[Any]) -> None:
+        ib, w, lanes = self.ib, self.w, self.lanes
+        with ib.for_range(0, w.blocks, "b") as b, ib.for_range(0, w.block, "j") as j:
+            k = ib.let("k", b * w.block + j)
+            numbers = ib.allocate(self.acc, (w.panel,), "numbers", scope="local")
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    numbers[v * lanes + lane] = self._number(panel, k, b, v, lane)
+            for r, row in enumerate(places):
+                self._add(own, r, self.x[row, k].astype(self.acc), lambda at: numbers[at])
+
     def _chunk(
         self, tile: BufferVar, sums: BufferVar, panel: Index, first: Index, count: Index, start: Index, depth: int
     ) -> None:
@@ -319,31 +383,31 @@ class NumbersProduct(Panels):
             b = ib.let("b", te.indexdiv(start + k, w.block))
             for v in range(self.vectors):
                 with self._lanes() as lane:
-                    place = v * lanes + lane
-                    number = self._code(panel, start + k, v, lane)
-                    if not w.are_numbers:
-                        number = (number - self._zero(panel, b, place)) * self._scale(panel, b, place)
-                    tile[k * w.panel + place] = number
+                    tile[k * w.panel + v * lanes + lane] = self._number(panel, start + k, b, v, lane)
 
-        def by(i0: Index, rows: int) -> None:
-            self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth))
+        def by(i0: Index, rows: int, last: Any = None) -> None:
+            self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth, last))
 
         with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
             by(t * self.rows, self.rows)
-        # What is left four rows at a time, then one by one: each size is code of its own.
-        at: Any = te.indexdiv(count, self.rows) * self.rows
-        for size in (4, 1) if self.rows > 4 else (1,) if self.rows > 1 else ():
-            at = ib.let("at", at)
-            with ib.for_range(0, te.indexdiv(count - at, size), "rest") as t:
-                by(at + t * size, size)
-            at = at + te.indexdiv(count - at, size) * size
+        at, size = ib.let("at", te.indexdiv(count, self.rows) * self.rows), min(self.rows, _REST)
+        with ib.for_range(0, te.indexdiv(count - at + (size - 1), size), "rest") as t:
+            by(at + t * size, size, self.m - 1)
 
-    def _multiply(self, tile: BufferVar, own: BufferVar, row: Index, rows: int, start: Index, depth: int) -> None:
-        ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
+    def _multiply(
+        self, tile: BufferVar, own: BufferVar, row: Index, rows: int, start: Index, depth: int, last: Any = None
+    ) -> None:
+        """last: of the product's rows, which stands for those behind it; nobody reads their sums."""
+        ib, w = self.ib, self.w
+        places = [row + r if last is None else ib.let("row", te.min(row + r, last)) for r in range(rows)]
         with ib.for_range(0, depth, "k") as k:
-            for r in range(rows):
-                x = ib.let("x", self.x[row + r, start + k].astype(self.acc))
-                for v in range(vectors):
-                    at = (r * vectors + v) * lanes
-                    with self._lanes() as lane:
-                        own[at + lane] = own[at + lane] + x * tile[k * w.panel + v * lanes + lane]
+            for r, place in enumerate(places):
+                self._add(own, r, self.x[place, start + k].astype(self.acc), lambda at: tile[k * w.panel + at])
+
+    def _add(self, own: BufferVar, r: int, x: Any, number: Callable[[Any], Any]) -> None:
+        """x times the numbers of a panel's columns join row r's sums."""
+        x, first = self.ib.let("x", x), r * self.w.panel
+        for v in range(self.vectors):
+            with self._lanes() as lane:
+                at = v * self.lanes + lane
+                own[first + at] = own[first + at] + x * number(at)
