@@ -3,8 +3,10 @@
 Unrolled are loops of kind "unrolled" with constant extent; serial loops under a pragma `auto_unroll_max_step` as long as
 the repeated body stays below that many steps (`unroll_explicit` false only marks them for the code generator); and on a
 GPU short serial loops that index memory of a thread (scope "local" or a fragment), which lives in registers only where
-every index is a constant. On AMD GPUs LLVM leaves the loop around steps that are written out as it is. A loop of kind "unrolled" whose extent is not constant, or which would become more than
-`_MAX_EXPLICIT` statements, stays a loop, marked for the code generator (annotation "unroll"); the latter with a TecWarning.
+every index is a constant. On CDNA LLVM leaves the loop around steps that are written out as it is: these ask for their
+loads at once, and of more of them in one block its scheduler for gfx950 put each load before its use. A loop of kind
+"unrolled" whose extent is not constant, or which would become more than `_MAX_EXPLICIT` statements, stays a loop, marked
+for the code generator (annotation "unroll"); the latter with a TecWarning.
 
 What loops under a pragma become is bounded in all by `MOST_WRITTEN` statements a function: LoweringError.
 """
@@ -59,7 +61,9 @@ _NOTES = (AutoUnrollMaxStep, AutoUnrollMaxExtent, UnrollExplicit)
 
 def unroll(func: Func, target: Target) -> Func:
     """The function with its unrolled loops written out; see the module."""
-    return func.with_body(_stmt(func.body, _Options(target.kind == "rocm"), target.is_gpu))
+    return func.with_body(
+        _stmt(func.body, _Options(target.kind == "rocm" and target.wavefront_size == 64), target.is_gpu)
+    )
 
 
 def _stmt(s: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
@@ -103,7 +107,6 @@ def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
             return repeat(loop.var, loop.min, extent, body)
         if extent == 1:
             return repeat(loop.var, loop.min, 1, body)
-    # Steps are written out so that their loads are asked for at once. Of more of them in one block LLVM's scheduler for gfx950 put each load before its use, and waited for it.
     if options.keeps_loops and loop.kind == S.ForKind.SERIAL and not loop.unroll and _is_of_written_steps(loop.body):
         return replace(loop, body=body, unroll=1)
     if body is loop.body:

@@ -23,6 +23,7 @@ from ...group import Group, const_shape, reduce_size, size_of
 from ...parts import sums
 from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
+from ...parts.summed import reads_apart
 from ...parts.warpgroups import ROWS
 from ...space import Choice, Scheduled, Space
 from .. import priced_reductions
@@ -47,6 +48,7 @@ _UNDER_WAY = 8  # multiply-adds that keep a core's units busy: two a clock, of f
 # Of the price of gathered windows, that boxes should take at most: neither price is better than that.
 _BOXES_WORTH = 0.95
 _ALONE_WORTH = 0.75  # of a tiled product's price, that sums by themselves should take at most
+_FEW_ROWS_WORTH = 0.5  # of the price of sums by themselves, that tiles of which few rows are used should take at most
 _AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
@@ -95,9 +97,14 @@ def _gathered(group: Group, target: Target) -> Iterator[Space]:
 
 
 def _of_few_columns(group: Group, target: Target) -> Iterator[Space]:
-    """Less columns than a tile has, of rows that fill half of one: tiles all the same, where sums by themselves should take longer. Lanes of sums read rows that lie apart."""
+    """Less columns than a tile has, of rows that fill half of one: tiles all the same, where sums by themselves should take longer. Lanes of sums read rows that lie apart.
+    On GPUs that no clock has judged, less rows and many columns too, where lanes of sums do and should take well longer."""
     found = group.form("product")
-    if found is None or typical(found[0].attrs["contraction"].m) < ROWS // 2:
+    if found is None:
+        return
+    c: Contraction = found[0].attrs["contraction"]
+    is_tall = typical(c.m) >= ROWS // 2
+    if not is_tall and (typical(c.n) < ROWS // 2 or not target.machine.priced_by_model):
         return
     alone = priced_reductions.match(group, target)
     for op in group.reductions():
@@ -106,7 +113,10 @@ def _of_few_columns(group: Group, target: Target) -> Iterator[Space]:
             tiles = matrix_units.match(group, target, op) or RegisterBlocks.match(group, target, op)
         else:
             tiles = PaddedWarpgroupProduct.match(group, target, op)
-        if tiles is not None and alone is not None and tiles.seconds < alone.seconds:
+        if not is_tall and not any(reads_apart(op, op.axis[-1].var)):
+            continue
+        worth = 1.0 if is_tall else _FEW_ROWS_WORTH
+        if tiles is not None and alone is not None and tiles.seconds < worth * alone.seconds:
             yield tiles
 
 
