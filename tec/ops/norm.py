@@ -26,6 +26,7 @@ from .registry import (
     static_shape,
 )
 from .size_exprs import inverse as one_over
+from .size_exprs import share
 
 
 def _softmax_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -116,15 +117,19 @@ def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     axis, until = _layer_axes(attrs, x.ndim)
     acc = "float64" if x.dtype == "float64" else "float32"
     axes = list(range(axis, until))
-    scale = one_over(math.prod(shape[axis:until]), acc)
+    count = math.prod(shape[axis:until])
+    scale = one_over(count, acc)
     kept = (*shape[:axis], *shape[until:])
     total = reduction(x, kept, axes, False, te.sum, lambda e, i: e.astype(acc), "layer_sum")
 
     def row(i: Any) -> Any:
         return (*i[:axis], *i[until:])
 
+    def middle(i: Any) -> Any:
+        return share(total(*row(i)), count)
+
     def centred(e: Any, i: Any) -> Any:
-        d = e.astype(acc) - total(*row(i)) * scale
+        d = e.astype(acc) - middle(i)
         return d * d
 
     square = reduction(x, kept, axes, False, te.sum, centred, "layer_square")
@@ -135,10 +140,10 @@ def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
 
     y = te.compute(
         x.shape,
-        lambda *i: ((x(*i).astype(acc) - total(*row(i)) * scale) * inverse(i)).astype(x.dtype),
+        lambda *i: ((x(*i).astype(acc) - middle(i)) * inverse(i)).astype(x.dtype),
         name="layer_norm",
     )
-    mean = te.compute(outputs[1].shape, lambda *i: (total(*row(i)) * scale).astype(outputs[1].dtype), name="layer_mean")
+    mean = te.compute(outputs[1].shape, lambda *i: middle(i).astype(outputs[1].dtype), name="layer_mean")
     inv = te.compute(outputs[2].shape, lambda *i: inverse(i).astype(outputs[2].dtype), name="layer_inverse")
     return [y, mean, inv]
 

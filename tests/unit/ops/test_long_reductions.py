@@ -26,6 +26,16 @@ def test_a_long_mean_is_exact_to_some_ulps(shape, axes):
     assert np.abs(got / want - 1).max() < 1e-6  # one chain of additions is 5e-6 to 1e-5 off
 
 
+@pytest.mark.parametrize("length", [48, 1000, 5001])
+@pytest.mark.parametrize("value", [3, -1000])
+def test_rows_of_one_number_are_their_mean(length, value):
+    """A rounded 1 / length left 0.02 of rows of -1000, which the small deviation makes of the mean's last digit."""
+    g = Graph("g")
+    g.set_outputs(g.add("layer_norm", [g.input("x", "float32", (3, length))], {"axis": 1, "epsilon": 1e-5})[:1])
+    got = tec.compile(g, target="llvm").run({"x": np.full((3, length), value, "float32")})[0]
+    assert not got.any()
+
+
 @thinned(
     2,
     ("dtype", ["float32", "float64", "float16", "int32", "int8"]),
