@@ -13,6 +13,7 @@ from typing import Any
 
 from ..ir.dtype import dtype_info
 from ..ir.shared_layout import PIECE_BYTES
+from ..ops.conv import has_runs
 from ..ops.dims import is_zero
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
@@ -65,7 +66,8 @@ def convolution(
     if x.dtype in {i.in_dtype for i in intrin.shapes(target)}:
         pixels = Layout(f"(N{axes})C")
         if groups == 1:
-            fill = filled_multiple(target, w.shape[1], x.dtype) if pixels not in lies and flat_weights else 1
+            is_filled = pixels not in lies and flat_weights and not has_runs(attrs, w.shape[1])
+            fill = filled_multiple(target, w.shape[1], x.dtype) if is_filled else 1
             return Convolution(pixels, Layout(f"O({axes}I)"), pixels, fill=fill)
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
             if plain_windows.are_worth(target, x, w, pixels, lies):

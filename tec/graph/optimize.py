@@ -53,6 +53,7 @@ from .passes.views import move_views
 from .passes.weights import order_weights
 from .passes.widen_halves import widen_halves
 from .passes.window_gradients import window_gradients
+from .passes.window_rows import window_rows
 from .regions import Body, bodies, is_region
 
 
@@ -106,6 +107,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("separate_top_k", lambda g, t, d: separate_top_k(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
         Pass("few_outputs", lambda g, t, d: few_outputs(g, t)),
+        Pass("window_rows", lambda g, t, d: window_rows(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),

@@ -336,12 +336,24 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     by_taps, block = lw.dims[-1].endswith("I"), attrs.get("block", 0)
     along = lx.dims[-1] == "C" and by_taps  # a tap's channels lie side by side
     taps_of, channels = [sw[k] for k in spatial(attrs)], windows.sizes["C"]
+    tap = block or (own_in if by_taps and isinstance(own_in, int) else 1)
+    if along and has_runs(
+        attrs, windows.sizes["C"]
+    ):  # and so do the places of a row of the window, which has the next window's but for its first
+        own_in, tap, taps_of = taps_of[-1], attrs["strides"][-1], [*taps_of[:-1], 1]
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
         guarded=_is_padded(attrs) or (block > 0 and channels != own_in),
         distinct=distinct_share(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
-        tap=block or (own_in if by_taps and isinstance(own_in, int) else 1), sides=_sides(taps_of),
+        tap=tap, sides=_sides(taps_of),
     )  # fmt: skip
+
+
+def has_runs(attrs: Attrs, channels: Size) -> bool:
+    """Whether the places of a row of a window lie side by side in an image of one channel, without padding between them."""
+    return (
+        channels == 1 and attrs["dilations"][-1] == 1 and is_zero(attrs["before"][-1]) and is_zero(attrs["after"][-1])
+    )
 
 
 def in_blocks(k: Any, block: int, window: int) -> tuple[Any, Any]:

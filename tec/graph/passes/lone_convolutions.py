@@ -62,12 +62,24 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
 
 
 def alone(graph: Graph) -> Node | None:
-    """The one convolution of a graph of nothing else but elementwise work and the sums of its taps."""
+    """The one convolution of a graph of nothing else but elementwise work, the sums of its taps and the copy that makes rows of its windows (`window_rows`)."""
     found = [n for n in graph.nodes if n.op == "conv"]
-    others = (n for n in graph.nodes if n.op not in ("conv", "reshape", "tap_sum"))
-    if len(found) != 1 or any(n.definition.kind not in ("elementwise", "broadcast") for n in others):
+    if len(found) != 1:
         return None
-    return found[0]
+    copies = _copies(found[0])
+    others = (n for n in graph.nodes if n.op not in ("conv", "reshape", "tap_sum") and n not in copies)
+    return found[0] if all(n.definition.kind in ("elementwise", "broadcast") for n in others) else None
+
+
+def _copies(node: Node) -> set[Node]:
+    """The nodes that copy the image of a convolution of one channel."""
+    x, found = node.inputs[0], set[Node]()
+    while x.shape[1] == 1 or found:
+        if x.node is None or x.node.op not in ("reshape", "transpose", "pad"):
+            break
+        found.add(x.node)
+        x = x.node.inputs[0]
+    return found
 
 
 def least_seconds(node: Node, target: Target, is_alone: bool, unpriced: tuple[str, ...] = ()) -> float:
@@ -76,7 +88,8 @@ def least_seconds(node: Node, target: Target, is_alone: bool, unpriced: tuple[st
     usual = wanted(node, target, ())
     if not is_alone:
         return _seconds(node, usual, target, unpriced, are_copied=False)
-    return min(_seconds(node, way, target, unpriced) for way in (usual, *_others(node, target, usual)))
+    ways = (usual, *_others(node, target, usual))
+    return min(_seconds(node, way, target, unpriced) * _too_low(node, way, target) for way in ways)
 
 
 def _too_low(node: Node, way: Convolution | None, target: Target) -> float:
