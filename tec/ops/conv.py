@@ -337,9 +337,8 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     along = lx.dims[-1] == "C" and by_taps  # a tap's channels lie side by side
     taps_of, channels = [sw[k] for k in spatial(attrs)], windows.sizes["C"]
     tap = block or (own_in if by_taps and isinstance(own_in, int) else 1)
-    if along and has_runs(
-        attrs, windows.sizes["C"]
-    ):  # and so do the places of a row of the window, which has the next window's but for its first
+    if along and has_runs(attrs, channels):
+        # And so do the places of a row of the window, which has the next window's but for its first.
         own_in, tap, taps_of = taps_of[-1], attrs["strides"][-1], [*taps_of[:-1], 1]
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
