@@ -1,7 +1,8 @@
 """Products with packed weights (`tec.ops.packed`) on a CPU: the codes become numbers in registers or in a panel, never in memory as a whole.
 
 Few rows: a task reads a panel of codes once. A load of bytes makes two vectors by a mask and a shift; sums of x times codes are kept for a block, and
-its scale and zero point are applied to the sum: scale * (sum(x * code) - zero * sum(x)). All in float32. More rows: a chunk of a panel is made float32
+its scale and zero point are applied to the sum: scale * (sum(x * code) - zero * sum(x)). All in float32. Some rows: the numbers of a panel, in registers,
+meet all of them. More rows: a chunk of a panel is made float32
 once, in the first-level cache, and all rows go by it in register tiles.
 """
 
