@@ -121,6 +121,11 @@ def _places(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tup
     return tuple(k % len(args) for k in found)
 
 
+def _check_function(f: Any, what: str) -> None:
+    if not callable(f):
+        raise ArrayTypeError(f"{what} of a {type(f).__name__}, no function", hint=f"tec.{what}(lambda x: ..., ...)")
+
+
 def value_and_grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
@@ -133,6 +138,8 @@ def value_and_grad(
     >>> value.item(), slope.tolist()
     (5.0, [2.0, 4.0])
     """
+
+    _check_function(f, "value_and_grad")
 
     @functools.wraps(f)
     def both(*args: Any, **rest: Any) -> Any:
@@ -196,6 +203,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     >>> pull(xp.ones(2))[0].tolist()
     [2.0, 4.0]
     """
+    _check_function(f, "vjp")
     run = _Run(f, primals, tuple(range(len(primals))), "vjp")
     outputs = leaves(run.result)
 
@@ -219,6 +227,13 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> along.tolist()
     [2.0, 0.0]
     """
+    _check_function(f, "jvp")
+    for given in (primals, tangents):
+        if not isinstance(given, (list, tuple)):
+            raise ArrayTypeError(
+                f"jvp takes lists or tuples of arguments and of tangents, not a {type(given).__name__}",
+                hint="tec.jvp(f, (x,), (v,))",
+            )
     moves = leaves(list(tangents))
     if [x.shape for x in moves] != [x.shape for x in leaves(list(primals))]:
         raise ArrayValueError(

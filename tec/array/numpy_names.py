@@ -29,6 +29,7 @@ from . import (
     searching,
     sorting,
 )
+from .arguments import checked
 from .array import Array, node_of
 from .elsewhere import OF_ARRAYS, OF_NAMESPACES
 from .numbers import of_numbers
@@ -156,7 +157,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 for _name, _f in METHODS.items():
-    setattr(Array, _name, _f)
+    setattr(Array, _name, checked(f"Array.{_name}", _f))
 for _name, _g in (
     ("real", elementwise.real),
     ("imag", elementwise.imag),

@@ -284,6 +284,8 @@ class Bounds:
             tag = other.thread_of(iv)
             same = [v2 for v2, (s, x) in own.items() if s.thread_of(x) == tag]
             private_to = {LOCAL: "threadIdx", SHARED: "blockIdx"}.get(self.scope(stage))
+            if self.scope(stage) == SHARED and not self._is_in_kernel(stage):
+                private_to = None  # it would end with the kernel that fills it
             if private_to and tag.startswith(private_to) and same in ([], [v]):
                 own[v] = found  # each thread, or work-group, computes the part that it reads
                 continue
@@ -293,6 +295,10 @@ class Bounds:
                 mark=iv, note="this loop",
                 hint=f"compute it inside: s[{stage.name}].compute_at(s[{other.name}], {iv.name}), or set_scope to memory that is shared",
             )  # fmt: skip
+
+    def _is_in_kernel(self, stage: Stage) -> bool:
+        """Whether a loop around a stage is bound to a launch index."""
+        return any(s.thread_of(iv) not in ("", "vthread") for s, iv in self.path(stage))
 
     def single(self, iv: E.IterVar) -> bool:
         """Whether a loop has one step."""

@@ -218,3 +218,18 @@ def test_reduction_over_a_symbolic_number_of_threads():
     with pytest.raises(ScheduleError, match=r"the threads of threadIdx.x that reduce Z are n in number") as e:
         to_loops(s, [A, Z])
     here(e.value)
+
+
+def test_shared_memory_outside_of_the_kernel_whose_blocks_read_it():
+    """A reader inside of a block's loop: the memory ends with the kernel that fills it."""
+    A = te.placeholder((4, 6, 8), name="A")
+    B = te.compute(A.shape, lambda i, j, k: A[i, j, k] * 2, name="B")
+    D = te.compute(A.shape, lambda i, j, k: B[i, j, k] + 1, name="D")
+    C = te.compute(A.shape, lambda i, j, k: D[i, j, k] * 3, name="C")
+    s = create_schedule(C)
+    s[C].bind(C.op.axis[1], te.thread_axis("blockIdx.x"))
+    s[D].compute_at(s[C], C.op.axis[1])
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].set_scope("shared")
+    with pytest.raises(ScheduleError, match="B lives in shared memory, but is computed outside of loop j of C"):
+        to_loops(s, [A, C])
