@@ -33,8 +33,9 @@ def fault_of(
     address = thread.get("address")
     name = function.info.name
     if kind == 6:
+        where = f"by wave {thread.get('wave')} of work-group {group}{_loop(function, line)}"
         return EmulationError(
-            f"the instruction budget of {driver.budget} is spent: a loop that does not end?", kernel=name, line=line,
+            f"the instruction budget of {driver.budget} is spent {where}: a loop that does not end?", kernel=name, line=line,
             instruction=instruction, hint="raise the budget with TEC_EMULATOR_BUDGET if the kernel is just long",
         )  # fmt: skip
     if kind == 12:
@@ -105,6 +106,23 @@ def arrays_told(starts: tuple[int, ...], address: int, first: int) -> str:
     own = sum(start <= first for start in starts) - 1
     where = f"the access begins at byte {address} of LDS, in array {of} (from {starts[of]} {end})"
     return f"{where}, the lowest lane's at byte {first}, in array {own}; an instruction is of one array, so an index runs out of it"
+
+
+def _loop(function: EmuFunction, line: int) -> str:
+    """The lines of the loop that a branch closes, of the assembly and, where they are known, of the source."""
+    text = function.text
+    at = next((k for k, inst in enumerate(text.insts) if inst.line == line), None)
+    inst = text.insts[at] if at is not None else None
+    first = text.labels.get(inst.operands[0].text) if inst is not None and inst.operands else None
+    if at is None or first is None or first > at:
+        return ""
+    lines: dict[str, list[int]] = {}
+    for statement in (text.statements.get(i.line, "") for i in text.insts[first : at + 1]):
+        file, _, number = statement.rpartition(":")
+        if file and number.isdigit():
+            lines.setdefault(file, []).append(int(number))
+    source = ", ".join(f"{file}:{min(n)} to {max(n)}" for file, n in lines.items())
+    return f", in the loop of lines {text.insts[first].line} to {line}" + (f", from {source}" if source else "")
 
 
 def _place(function: EmuFunction, compiled: Compiled, site: int) -> str:

@@ -15,6 +15,7 @@ from tec.emulator.launch import check_wave
 from tec.errors import ArgumentError, DeviceError
 
 from .harness import compile_ir, download, function, upload
+from .planted import image, text
 
 _DECLARES = """
 declare i32 @llvm.amdgcn.workitem.id.x()
@@ -252,6 +253,23 @@ def test_bad_launches() -> None:
         get_driver("gfx1")
     with pytest.raises(DeviceError, match="no emulator check"):
         get_driver("gfx942", check="bound")
+
+
+def test_a_loop_that_does_not_end_is_told_with_its_lines():
+    """Those of the assembly, and of the source where `.loc` names them."""
+    body = '.file 1 "/src" "k.hip"\n.loc 1 4\nv_mov_b32_e32 v3, 0\n.Lloop:\n.loc 1 5\nv_add_u32_e32 v3, 1, v3\n.loc 1 7\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .Lloop'
+    asm = text("gfx942", body)
+    first, last = (
+        1 + next(i for i, line in enumerate(asm.split("\n")) if word in line) for word in ("v_add_u32", "s_cbranch")
+    )
+    driver = get_driver("gfx942", budget=100_000)
+    kernel = driver.get_function(driver.load_module(0, image("gfx942"), asm), "k")
+    p = driver.alloc(0, 4096)
+    told = rf"budget of 100000 is spent by wave 0 of work-group \(0, 0, 0\), in the loop of lines {first} to {last}, from .*k.hip:5 to 7: "
+    with pytest.raises(EmulationError, match=told) as e:
+        driver.launch(kernel, (1, 1, 1), (128, 1, 1), 0, struct.pack("<QQi", p, p, 0))
+    assert e.value.line == last
+    driver.free(0, p)
 
 
 def test_code_objects_of_tomorrow_and_waves_of_another_size_are_refused():
