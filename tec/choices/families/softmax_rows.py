@@ -15,6 +15,7 @@ from ... import te
 from ...ir import Broadcast, Expr, Shuffle
 from ...ops.forms import Form
 from ...ops.registry import static_shape
+from ...ops.typical import typical
 from ...target import Target
 from ...te import ComputeOp
 from ...te.ir_builder import BufferVar, IRBuilder
@@ -46,19 +47,20 @@ class SoftmaxRows(loops.LoopForm):
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
         (x,) = form.inputs
-        is_long = loops.fits(form) and static_shape(x)[-1] >= lanes_for(x.dtype, target)
+        n = static_shape(x)[-1]
+        is_long = isinstance(n, int) and n >= lanes_for(x.dtype, target) and (loops.fits(form) or loops.is_open(form))
         return not target.is_gpu and is_long and not isinstance(x.op, ComputeOp)
 
     def read_form(self) -> None:
-        *self.rows, self.n = static_shape(self.form.inputs[0])
+        *self.rows, self.n = static_shape(self.form.inputs[0])  # any number of rows
 
     def sketch(self, choice: Choice) -> Footprint:
-        elements = math.prod(self.rows) * self.n
+        elements = math.prod(map(typical, self.rows)) * self.n
         return on_cores(elements * parallel.ROWS, moved_bytes(self.group))
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         x = self.form.inputs[0]
-        lines, lanes = loops.Lines(static_shape(x), len(self.rows)), lanes_for(x.dtype, self.target)
+        lines, lanes = loops.Lines(loops.index_of(x.shape), len(self.rows)), lanes_for(x.dtype, self.target)
         with loops.each(ib, self.target, lines.count, "row") as row:
             _Row(ib, sources[0], results[0], lines.at(row, 0)[:-1], self.n, lanes).run()
 

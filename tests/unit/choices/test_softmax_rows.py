@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tec
-from tec.graph import Graph
+from tec.graph import Graph, run_graph
+from tec.ops.dims import Dim
 from tests.seeds import first
 
 
@@ -42,3 +43,18 @@ def test_what_is_computed_before_a_softmax_has_the_other_template():
     wanted = np.exp(x.astype("f8") ** 2 - (x**2).max(-1, keepdims=True))
     np.testing.assert_allclose(y, wanted / wanted.sum(-1, keepdims=True), rtol=1e-5)
     assert templates == ["cpu rows"]
+
+
+@pytest.mark.parametrize("shape", [("n", 70), ("n", "m", 64), ("n", 3, "m", 17)], ids=str)
+def test_an_open_number_of_rows(shape):
+    def graph(sizes):
+        g = Graph("g")
+        g.set_outputs(g.add("softmax", [g.input("x", "float32", sizes)], {"axes": (len(sizes) - 1,)}))
+        return g
+
+    net = tec.compile(graph(tuple(Dim(n) if isinstance(n, str) else n for n in shape)), target="llvm", cache=False)
+    assert [c["choice"]["template"] for c in net.report.choices.values()] == ["cpu softmax"]
+    for n, m in [(1, 1), (1, 9), (33, 1), (5, 4)]:
+        x = np.random.default_rng(first(n + m)).standard_normal([{"n": n, "m": m}.get(s, s) for s in shape])
+        x = x.astype("float32")
+        np.testing.assert_allclose(net.run({"x": x})[0], run_graph(graph(x.shape), {"x": x})[0], rtol=1e-5)
