@@ -56,6 +56,19 @@ class ModelledReduction(GpuReduction):
         moved, work = self._moved_cost(choice), self._lane_seconds(choice)
         return Cost(moved.seconds + work, moved.limit if work < moved.seconds else "issue")
 
+    @cached_property
+    def _lines_along(self) -> float:
+        """Bytes that caches give for each that is asked for, where lanes share a product's sum: of an operand whose rows the lanes are in, each lane's part of a line, or of its row."""
+        if not self.red.reduce_axis or len(self.red.inputs) < 2:
+            return 1.0
+        apart = reads_apart(self.red, self.red.reduce_axis[-1].var)
+        row = (size_of(self.red.output(0).shape[-1:]) or 1) * self._element_bytes
+        line = min(2 * SEGMENT_BYTES, max(row, self._element_bytes)) / self._element_bytes
+        return 1.0 + sum(apart) / max(1, len(apart)) * (line - 1.0)
+
+    def _apart(self, choice: Choice) -> float:
+        return self._lines_along if choice["shared"] and not choice["wide"] else 1.0
+
     def _moved_cost(self, choice: Choice) -> Cost:
         bytes_ = float(moved_bytes(self.group))
         if choice["wide"]:
