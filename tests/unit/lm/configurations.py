@@ -77,6 +77,13 @@ def _heads(made: dict[str, Any], kind: str, rng: random.Random) -> None:
         and kind in ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "glm4_moe", "seed_oss")
     ):
         made["head_dim"] = rng.choice([8, 16, 24, 32])
+        if rng.random() < 0.4:  # heads of people's models, whose numbers divide little
+            heads = rng.choice([1, 2, 3, 5, 7, 9, 14])
+            made |= {"num_attention_heads": heads, "head_dim": rng.choice([10, 48, 80, 96, 112, 128, 192, 256])}
+            made["num_key_value_heads"] = (
+                heads if kind == "olmoe" else rng.choice([k for k in range(1, heads + 1) if heads % k == 0])
+            )
+            made["hidden_size"] = rng.choice([32, 56, 64, 100, 144])
     elif heads in (3, 6):
         made["hidden_size"] = 48
 
