@@ -31,6 +31,7 @@ from .draws import Draws
 from .export import decompositions
 from .importer import Conversion, convert, location_of, only_checks
 from .ops_control import with_plain_attention
+from .ops_rnn import with_whole_layers
 from .reports import GraphReport, grouped, keep, keep_break, keep_resumed
 from .runner import Runner
 
@@ -70,7 +71,10 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
     # Under inductor's setting `freezing` TorchDynamo leaves them in the graph's module for every backend.
     weights += [*module.parameters(), *module.buffers()]
 
+    learns = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
     with_plain_attention(module)
+    if not learns:
+        with_whole_layers(module)
     laters: list[_Later] = []
     held = _held(module)
 
@@ -92,7 +96,6 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
         inference_compiler=inference,
         decompositions=dict(decompositions().items()) | get_decompositions(_TRAINING),
     )
-    learns = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
     # torch chooses attention's kernel while it traces. Those of one piece keep sums for a backward kernel of their own; its plain form is
     # differentiated like all else.
     # oneDNN's layer of an LSTM has a backward call that cannot be traced; its plain form is steps.

@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     ops_quantized,
     ops_reduce,
     ops_resize,
+    ops_rnn,
     ops_shape,
     ops_special,
     ops_vision,

@@ -7,7 +7,7 @@ has whole (attention, normalizations, linear layers, activations) stay whole.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from tec import ImportModelError, TecError
 from . import every  # noqa: F401  (decompositions leave what is converted whole)
 from .functional import functional
 from .importer import Conversion, convert, converter_of
+from .ops_rnn import layers_in_steps
 from .remedies import LEFT_TO_TORCH
 
 # Composites whose parts serve better: what they add is torch's checking of arguments.
@@ -28,11 +29,11 @@ _IN_PARTS = frozenset(
 )
 
 
-def decompositions() -> Any:
-    """torch.export's decompositions to core ATen, less those of operators that tec takes whole."""
+def decompositions(written_out: Collection[Any] = ()) -> Any:
+    """torch.export's decompositions to core ATen, less those of operators that tec takes whole; `written_out` are decomposed all the same."""
     table = torch.export.default_decompositions()
     for op in list(table.keys()):
-        if converter_of(op) is not None and str(op).split(".")[1] not in _IN_PARTS:
+        if op not in written_out and converter_of(op) is not None and str(op).split(".")[1] not in _IN_PARTS:
             table.pop(op, None)
     return table
 
@@ -81,7 +82,7 @@ def program_of(
             return program, made
     try:
         with torch.no_grad():
-            exported = exported.run_decompositions(decompositions())
+            exported = exported.run_decompositions(decompositions(layers_in_steps(exported.graph_module.graph)))
     except TecError:
         raise
     except Exception as error:

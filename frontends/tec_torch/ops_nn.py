@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,11 @@ from tec.graph import Value
 from tec.graph.builders import axis_of, norm
 from tec.graph.builders.conv import add_bias, conv_transpose
 from tec.graph.builders.matmul import matmul as product
-from tec.graph.builders.recurrent import Layer
-from tec.graph.builders.recurrent import layer as recurrent_layer
 from tec.ops.dims import Size, is_symbolic, maximum
 
 from .importer import AtenCall, aten_op
 from .ops_math import scaled
-from .remedies import FIX_THE_SIZE, LEFT_TO_TORCH, OTHER_TYPE
+from .remedies import FIX_THE_SIZE, OTHER_TYPE
 
 
 def each(values: Any, n: int, default: int = 1) -> tuple[Any, ...]:
@@ -69,34 +66,6 @@ def _window_starts(c: AtenCall, sample: Value, size: int, window: int, count: in
     whole = [c.cast(c.op("multiply", c.op("add", sample, v), step), "int64") for v in (turn, c.like(0, sample))]
     first = c.op("subtract", *whole)
     return c.concat([first, c.broadcast(last, (sample.shape[0], 1))], 1)
-
-
-# ---- recurrent layers
-
-_LSTM = Layer("lstm", (False,), ((("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0), ("tanh", 0.0, 0.0)),))
-_LSTM_MODE = 2  # of ideep's rnn_kind: the one kind of layer that torch writes as this call
-
-
-@aten_op("mkldnn_rnn_layer")
-def one_lstm_layer(
-    c: AtenCall, x: Value, w: Value, r: Value, w_bias: Value, r_bias: Value, hidden: Value, cell: Value, reverse: bool,
-    lengths: Any, mode: int, size: int, layers: int, has_biases: bool, bidirectional: bool, batch_first: bool, *more: Any,
-) -> Any:  # fmt: skip
-    """One direction of one layer of an nn.LSTM, as torch traces it on CPUs: x (steps, batch, features), states (1, batch, hidden), gates i, f, g, o."""
-    if mode != _LSTM_MODE or layers != 1 or bidirectional or batch_first or list(lengths):
-        raise ImportModelError(
-            f"mkldnn_rnn_layer with mode {mode}, {layers} layers, batch_first {batch_first}, lengths {lengths}",
-            hint=LEFT_TO_TORCH,
-        )
-
-    def gates(v: Value) -> Value:
-        i, f, g, o = c.split(v, 0, [size] * 4)
-        return c.unsqueeze(c.concat([i, o, f, g], 0), 0)
-
-    bias = c.concat([gates(w_bias), gates(r_bias)], 1) if has_biases else None
-    kind = replace(_LSTM, backward=(bool(reverse),))
-    y, *ends = recurrent_layer(c, kind, x, gates(w), gates(r), [hidden, cell], bias)
-    return [c.squeeze(y, 1), *ends, c.const(np.zeros(0, np.uint8))]  # the last is torch's own room for a gradient
 
 
 # ---- convolutions

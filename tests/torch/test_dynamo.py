@@ -464,6 +464,31 @@ def test_recurrent_layers_are_compiled_and_not_left_eager(kind, more, monkeypatc
     assert len(made) == 1 and "left to torch" not in caplog.text
 
 
+LONG = [(nn.GRU, {"num_layers": 2, "bidirectional": True}), (nn.LSTM, {"batch_first": True}), (nn.RNN, {"nonlinearity": "relu", "bias": False})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "more"), LONG, ids=str)
+def test_recurrent_layers_of_many_steps_are_few_calls(kind, more, monkeypatch):
+    """torch writes out every step: layers of 512 steps were never done."""
+    torch._dynamo.reset()
+    made = []
+    convert_ = dynamo.convert
+    monkeypatch.setattr(dynamo, "convert", lambda *a, **k: made.append(convert_(*a, **k)) or made[-1])
+    m, x = kind(5, 7, **more).eval(), torch.randn(40, 3, 5)
+    with torch.no_grad():
+        close(torch.compile(m, backend="tec", options={"strict": True})(x)[0], m(x)[0])
+        close(tec.compile(m, "llvm", args=(x,))(x)[0], m(x)[0])
+    assert made[0].calls < 40
+
+
+def test_recurrent_layers_with_projections_are_written_out():
+    torch._dynamo.reset()
+    m, x = nn.LSTM(5, 7, proj_size=3).eval(), torch.randn(4, 2, 5)
+    with torch.no_grad():
+        close(torch.compile(m, backend="tec", options={"strict": True})(x)[0], m(x)[0])
+        close(tec.compile(m, "llvm", args=(x,))(x)[0], m(x)[0])
+
+
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_recurrent_layers_learn(kind):
     torch._dynamo.reset()
