@@ -132,7 +132,7 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its extents."""
+        """The extent of each dimension."""
         return self._node.shape
 
     @property

@@ -345,7 +345,7 @@ def fftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device
 
 
 def rfftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
-    """Those of `rfft`."""
+    """Return the frequencies of `rfft`'s results, from 0 up."""
     return _frequencies(np.fft.rfftfreq(_length("rfftfreq", n), d), dtype, device)
 
 

@@ -24,7 +24,7 @@ def _floating(x: Array) -> Array:
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Where |a - b| <= atol + rtol |b|, or both are the same infinity, or with `equal_nan` both NaN."""
+    """Test where |a - b| <= atol + rtol |b|, or both are the same infinity, or with `equal_nan` both are NaN."""
     x, y = _pair(a, b)
     if not (dtypes.is_float(x.dtype) or dtypes.is_complex(x.dtype)):  # their differences leave their types
         x, y = (manipulation.astype(v, dtypes.float64) for v in (x, y))

@@ -108,12 +108,12 @@ def _copy(x: Array) -> Array:
 
 
 def _astype(x: Array, dtype: Any, copy: bool = True) -> Array:
-    """Its elements in another type."""
+    """Return the elements in another type."""
     return manipulation.astype(x, dtype, copy=copy)
 
 
 def _clip(x: Array, min: Any = None, max: Any = None) -> Array:
-    """Its elements within bounds."""
+    """Return the elements, limited to bounds."""
     return elementwise.clip(x, min, max)
 
 
@@ -131,7 +131,7 @@ def _argsort(x: Array, axis: int | None = -1, kind: str | None = None) -> Array:
 
 
 def _sort(x: Array, axis: int = -1, kind: str | None = None) -> None:
-    """Its elements in ascending order, in place."""
+    """Sort the elements in ascending order, in place."""
     x._become(node_of(sorting.sort(x, axis=axis)))
 
 

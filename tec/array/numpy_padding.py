@@ -17,7 +17,7 @@ _INDEXED = ("edge", "reflect", "symmetric", "wrap")
 
 
 def pad(x: Array, pad_width: Any, mode: str = "constant", **options: Any) -> Array:
-    """With elements around it.
+    """Return the array with elements around it.
 
     pad_width: a number, (before, after), or such a pair for each dimension. mode: "constant" (`constant_values`, 0), "edge" (the
     outermost element), "reflect" and "symmetric" (mirrored without and with it), "wrap" (from the other end), "maximum", "minimum" and "mean"

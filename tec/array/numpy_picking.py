@@ -84,7 +84,7 @@ def _compressed(x: Array, condition: Any, axis: int | None = None) -> Array:
 
 
 def choose(a: Any, choices: Sequence[Any]) -> Array:
-    """For each element of `a`, a number, the element of the choice of that number. All broadcast."""
+    """Return, for each number in `a`, the element of the choice of that number. All arrays broadcast."""
     if not isinstance(a, Array):
         a = creation.asarray(a, device=next((c.device for c in choices if isinstance(c, Array)), None))
     parts = manipulation.broadcast_arrays(a, *(creation.asarray(c, device=a.device) for c in choices))
@@ -94,7 +94,7 @@ def choose(a: Any, choices: Sequence[Any]) -> Array:
 
 
 def select(conditions: Sequence[Array], choices: Sequence[Any], default: Any = 0) -> Array:
-    """For each element the choice of the first condition that holds, else `default`."""
+    """Return, for each element, the choice of the first condition that holds, or `default` where none does."""
     if len(conditions) != len(choices) or not conditions:
         raise ArrayValueError(
             f"select of {len(choices)} choices by {len(conditions)} conditions", hint="a choice for each condition"
@@ -109,7 +109,7 @@ def select(conditions: Sequence[Array], choices: Sequence[Any], default: Any = 0
 
 
 def piecewise(x: Array, condlist: Sequence[Any], funclist: Sequence[Any]) -> Array:
-    """Of each element what the function of the last condition that holds gives, or its number; one more for where none holds. Functions see all of `x`."""
+    """Compute each element by the function of the last condition that holds for it. A number may stand for a function; one more of them is for elements where no condition holds. Functions see all of `x`."""
     if len(funclist) not in (len(condlist), len(condlist) + 1):
         raise ArrayValueError(
             f"piecewise of {len(funclist)} functions by {len(condlist)} conditions",
@@ -136,7 +136,7 @@ def delete(x: Array, obj: Any, axis: int | None = None) -> Array:
 
 
 def insert(x: Array, obj: int, values: Any, axis: int | None = None) -> Array:
-    """With `values` before place `obj` along `axis`; by default of all elements in order.
+    """Return the array with `values` inserted before place `obj` along `axis`. Without an axis the array is flattened.
 
     values: a number, or an array that broadcasts to the other dimensions of `x`. One of as many dimensions as `x` has the number of
     slices in its first dimension, as in NumPy. Raises ArrayIndexError for a place that is none.
@@ -178,7 +178,7 @@ def ravel_multi_index(indices: Sequence[Any], shape: Sequence[int]) -> Any:
 
 
 def indices(shape: Sequence[int], dtype: Any = dtypes.int64, device: Any = None) -> Array:
-    """For each dimension the index of each element of an array of that shape, along a new first dimension."""
+    """Return the index of each element of an array of that shape: a new first dimension holds one index for each dimension."""
     lines = [creation.arange(n, dtype=dtype, device=device) for n in shape]
     return manipulation.stack(creation.meshgrid(*lines, indexing="ij"))
 

@@ -151,17 +151,17 @@ def swapaxes(x: Array, axis1: int, axis2: int) -> Array:
 
 
 def atleast_1d(x: Array) -> Array:
-    """At least one dimension."""
+    """Return arrays of at least one dimension."""
     return _value(x) if x.ndim else manipulation.reshape(x, (1,))
 
 
 def atleast_2d(x: Array) -> Array:
-    """At least two dimensions, new ones in front."""
+    """Return arrays of at least two dimensions; new ones stand in front."""
     return _value(x) if x.ndim > 1 else manipulation.reshape(x, (1, -1))
 
 
 def atleast_3d(x: Array) -> Array:
-    """At least three dimensions: a vector becomes (1, n, 1), a matrix (m, n, 1)."""
+    """Return arrays of at least three dimensions: a vector becomes (1, n, 1), and a matrix (m, n, 1)."""
     if x.ndim > 2:
         return _value(x)
     return manipulation.reshape(x, (*x.shape, 1) if x.ndim == 2 else (1, -1, 1))

@@ -216,7 +216,7 @@ def nanmin(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
 
 
 def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Array:
-    """How often each number from 0 stands in a vector of integers, or the sum of its weights in float64. Computes the greatest of them."""
+    """Count each number from 0 on in a vector of integers, or sum its weights in float64. The largest number decides the length, so it is computed at once."""
     if not dtypes.is_int(x.dtype) or x.ndim != 1:
         raise ArrayTypeError(f"bincount of {x.dtype} and shape {x.shape}", hint="it takes a vector of integers")
     if weights is not None and weights.shape != x.shape:

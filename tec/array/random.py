@@ -183,7 +183,7 @@ _seed: int | None = None
 
 
 def seed(number: int) -> None:
-    """Where the functions of this module start."""
+    """Set the seed of this module's functions."""
     global _seed
     Generator(number)  # which refuses what is no seed
     _seed = number

@@ -49,7 +49,7 @@ def argmin(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> A
 
 
 def nonzero(x: Array, /) -> tuple[Array, ...]:
-    """For each dimension the indices of the elements that are not 0, in order. It waits for the device, because their
+    """Return, for each dimension, the indices of the elements that are not 0, in order. It waits for the device, because their
     number is a shape.
 
     >>> xp.nonzero(xp.asarray([0, 5, 0, 7]))[0].tolist()

@@ -100,7 +100,7 @@ class Generation:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of the tokens behind the first."""
+        """The rate of generation, without the first token, whose time is that of the prompt."""
         return (len(self.ids) - 1) / self.seconds if len(self.ids) > 1 and self.seconds else 0.0
 
     def _write(self) -> Iterator[str]:

@@ -198,7 +198,7 @@ class ComplexTensor:
 
     @property
     def shape(self) -> tuple[Expr, ...]:
-        """Of the complex numbers, without the parts."""
+        """The shape of the complex numbers, without the dimension of their two parts."""
         return self.reals.shape[:-1]
 
     @property

@@ -299,7 +299,7 @@ def make_tensor_descriptor(
 
 
 def load_tensor_descriptor(desc: tensor_descriptor, offsets: Any) -> Any:
-    """As `desc.load`.
+    """Load a block, as `desc.load` does.
 
     >>> @tl.jit
     ... def show(a, out):
@@ -316,7 +316,7 @@ def load_tensor_descriptor(desc: tensor_descriptor, offsets: Any) -> Any:
 
 
 def store_tensor_descriptor(desc: tensor_descriptor, offsets: Any, value: Any) -> None:
-    """As `desc.store`.
+    """Store a block, as `desc.store` does.
 
     >>> @tl.jit
     ... def show(out):

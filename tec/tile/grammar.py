@@ -93,7 +93,7 @@ class dtype:
 
     @property
     def int_signedness(self) -> int:
-        """Of an integer type."""
+        """The signedness of an integer type."""
         return self.SIGNEDNESS.SIGNED if self.kind == "int" else self.SIGNEDNESS.UNSIGNED
 
     @property

@@ -190,7 +190,7 @@ class tensor(G.Value):
         return current().cast(self, dtype, bitcast, fp_downcast_rounding)
 
     def cast(self, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
-        """As `to`."""
+        """Convert the elements, as `to` does."""
         return current().cast(self, dtype, bitcast, fp_downcast_rounding)
 
     def reshape(self, *shape: Any) -> Any:

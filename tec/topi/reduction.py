@@ -41,8 +41,8 @@ prod = _reduction("prod", "The product")
 max = _reduction("max", "The largest element")
 min = _reduction("min", "The smallest element")
 mean = _reduction("mean", "The mean")
-all = _reduction("all", "Whether all hold (bool)", "bool")
-any = _reduction("any", "Whether any holds (bool)", "bool")
+all = _reduction("all", "Test whether all elements hold (bool)", "bool")
+any = _reduction("any", "Test whether an element holds (bool)", "bool")
 
 
 def _arg(name: str, data: Tensor, axis: int | None, keepdims: bool, last: bool) -> Tensor:

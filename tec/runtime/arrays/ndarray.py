@@ -161,7 +161,7 @@ class NDArray(Memory):
     asnumpy = numpy
 
     def handed_over(self) -> np.ndarray[Any, Any]:
-        """In NumPy, of an array that nobody else has: a large one of the host without a copy (of a small one a copy is quicker than a view)."""
+        """Return the elements as a NumPy array, for an array that nobody else holds. A large one in host memory is not copied; a copy of a small one is quicker than a view."""
         return self._cpu_view() if self.device.driver is None and self.nbytes >= PAGED_BYTES else self.numpy()
 
     def _host_view_or_copy(self) -> np.ndarray[Any, Any]:

@@ -153,7 +153,7 @@ class Device:
     # ---- memory
 
     def memory(self) -> MemoryStats:
-        """What is held, cached and free, in bytes.
+        """The bytes of device memory that are held, cached, and free.
 
         >>> stats = tec.cpu().memory()
         >>> 0 < stats.free <= stats.total
