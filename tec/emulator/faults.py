@@ -17,8 +17,9 @@ from .stopping import Stopped, WaveState
 from .translate.wave import EXEC
 
 if TYPE_CHECKING:
-    from .driver import Compiled, EmuDriver, EmuFunction
+    from .driver import EmuDriver
     from .launch import Thread
+    from .modules import Compiled, EmuFunction
 
 
 def fault_of(

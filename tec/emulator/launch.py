@@ -40,7 +40,8 @@ from .together import Held, groups_at_once, run_all, run_together
 from .translate.jit import WaveRunner
 
 if TYPE_CHECKING:
-    from .driver import Compiled, EmuDriver, EmuFunction
+    from .driver import EmuDriver
+    from .modules import Compiled, EmuFunction
 
 _pool: ThreadPoolExecutor | None = None
 # The allocation that a site has not looked up yet: an odd address that no access has, unlike 1 << 63, which a resource's flags make.

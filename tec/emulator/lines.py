@@ -27,7 +27,8 @@ from .time.model import Estimate
 from .translate.translation import Row
 
 if TYPE_CHECKING:
-    from .driver import EmuDriver, EmuFunction
+    from .driver import EmuDriver
+    from .modules import EmuFunction
 
 # Operations of one lane, by mnemonic; packed forms do two of them.
 _ARITHMETIC = (

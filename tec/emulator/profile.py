@@ -29,7 +29,8 @@ from .time.counters import KernelCounts, summarize
 from .time.model import Estimate
 
 if TYPE_CHECKING:
-    from .driver import Compiled, EmuDriver, EmuFunction
+    from .driver import EmuDriver
+    from .modules import Compiled, EmuFunction
 
 
 @dataclass(slots=True)

@@ -22,7 +22,8 @@ from tec.errors import ArgumentError
 from ..runtime.arrays.dtypes import to_bfloat16
 from ..target import CHIPS
 from . import get_driver
-from .driver import EmuDriver, EmuFunction, EmuModule
+from .driver import EmuDriver
+from .modules import EmuFunction, EmuModule
 
 _SCALARS: dict[str, Any] = {
     "i1": np.int8, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u1": np.uint8, "u8": np.uint8, "u16": np.uint16,

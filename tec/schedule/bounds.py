@@ -9,17 +9,15 @@ threads: every index for global memory, threadIdx for shared memory, none for re
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.arith.int_set import IntSet
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED
 from ..ir.visit import free_vars, substitute, walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
-from ..te.tensor import Tensor
 from .index_arith import IndexArith
 from .intervals import Evaluator, cover, union
+from .reads import Read, body_reads
 from .relations import Intervals, Ranges, Split, check_counts
 from .scan import check_work_groups
 from .schedule import Schedule
@@ -28,13 +26,6 @@ from .stage import Stage
 from .state import AttachKind, scope_rank, thread_rank
 
 Region = list[IntSet]
-
-
-class Read(NamedTuple):
-    """One access of a tensor in a body."""
-
-    tensor: Tensor
-    indices: tuple[E.Expr, ...]
 
 
 class _MoreThreadsError(Exception):
@@ -457,19 +448,6 @@ class Bounds:
         if hit is None:
             hit = self._reads[id(op)] = body_reads(op)
         return hit
-
-
-def body_reads(op: ComputeOp) -> list[Read]:
-    seen: set[int] = set()
-    out: list[Read] = []
-    first = op.body[0]
-    roots = [*first.source, first.condition, *first.init] if isinstance(first, E.Reduce) else list(op.body)
-    for root in roots:
-        for e in walk_exprs(root):
-            if type(e) is E.TensorRead and id(e) not in seen:
-                seen.add(id(e))
-                out.append(Read(e.tensor, e.indices))
-    return out
 
 
 def _tile_extents(stage: Stage) -> list[int]:

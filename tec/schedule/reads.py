@@ -9,17 +9,40 @@ for certain is a LoweringError with the user's line; what is not known is left t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.access_bounds import Access, Domain, describe_shape, find_outside, numbers, surely_inside
-from ..ir.visit import children
+from ..ir.visit import children, walk_exprs
 from ..te.operation import ComputeOp, ScanOp
+from ..te.tensor import Tensor
 from .schedule import Schedule
 
 # A note of an operation whose operands come by copies that give 0 for what is beyond a tensor: its reads are not judged. The schedule that writes it down makes those copies.
 ZERO_BEYOND = "zero_beyond"
+
+
+class Read(NamedTuple):
+    """One access of a tensor in a body."""
+
+    tensor: Tensor
+    indices: tuple[E.Expr, ...]
+
+
+def body_reads(op: ComputeOp) -> list[Read]:
+    """Every access in the body of `op`, each once."""
+    seen: set[int] = set()
+    out: list[Read] = []
+    first = op.body[0]
+    roots = [*first.source, first.condition, *first.init] if isinstance(first, E.Reduce) else list(op.body)
+    for root in roots:
+        for e in walk_exprs(root):
+            if type(e) is E.TensorRead and id(e) not in seen:
+                seen.add(id(e))
+                out.append(Read(e.tensor, e.indices))
+    return out
 
 
 def check_reads(sch: Schedule) -> None:

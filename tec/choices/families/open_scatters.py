@@ -17,7 +17,7 @@ from ...te.ir_builder import BufferVar, IRBuilder
 from ..parts import loops
 from ..parts.counts import lanes_for
 from ..space import Choice
-from .scatters import combined
+from .scatter_atomics import combined
 
 
 class OpenScatter(loops.OpenLoopForm):

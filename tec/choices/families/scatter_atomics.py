@@ -6,6 +6,7 @@ On GPUs that a clock judged, whose last cache combines by itself: lists of 122,2
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ... import te
@@ -25,6 +26,21 @@ _ADDED = {
     "float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64", "int32": "int32", "uint32": "uint32", "int64": "int64"
 }  # fmt: skip
 _KEY = "uint32"  # what stands for an element of 32 bits or fewer where the largest is looked for
+
+
+def combined(reduction: str, a: Expr, b: Expr, dtype: str) -> Expr:
+    """What an update makes of an element."""
+    wide = {"bool": "int32"}.get(dtype, dtype)
+    a, b = a.astype(wide), b.astype(wide)
+    both: dict[str, Callable[[], Expr]] = {
+        "none": lambda: b,
+        "add": lambda: a + b,
+        "mul": lambda: a * b,
+        "max": lambda: te.maximum(a, b),
+        "min": lambda: te.minimum(a, b),
+    }
+    made: Expr = both[reduction]().astype(dtype)
+    return made
 
 
 def word(target: Target, reduction: str, dtype: str) -> str | None:

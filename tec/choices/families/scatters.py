@@ -160,21 +160,6 @@ class Scatter(loops.LoopForm):
         return Updates(shape, math.prod(split), (), one, self.form.attrs["reduction"], self.target)
 
 
-def combined(reduction: str, a: Expr, b: Expr, dtype: str) -> Expr:
-    """What an update makes of an element."""
-    wide = {"bool": "int32"}.get(dtype, dtype)
-    a, b = a.astype(wide), b.astype(wide)
-    both: dict[str, Callable[[], Expr]] = {
-        "none": lambda: b,
-        "add": lambda: a + b,
-        "mul": lambda: a * b,
-        "max": lambda: te.maximum(a, b),
-        "min": lambda: te.minimum(a, b),
-    }
-    made: Expr = both[reduction]().astype(dtype)
-    return made
-
-
 @dataclass(frozen=True)
 class Updates:
     """`count` updates, each a block of shape `rest`, to the places of shape `places`.
@@ -206,7 +191,9 @@ class Updates:
             inside, place, here = self.one(at, e)
             with ib.if_scope(inside), ib.for_range(0, self.block, "b") as b:
                 r = split_index(b, self.rest)
-                dst[(*place, *r)] = combined(self.reduction, dst[(*place, *r)], new[(*here, *r)], dst.dtype)
+                dst[(*place, *r)] = scatter_atomics.combined(
+                    self.reduction, dst[(*place, *r)], new[(*here, *r)], dst.dtype
+                )
 
     def by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were; each place's last update, or the list of its updates, in `head` and `following`; then what each last update makes of its place."""
@@ -264,7 +251,7 @@ class Updates:
                     _, _, source = self.one(at, update[0])
                     loops.put_vector(ib, more, 0, self.values(new, (*source, *r), width))
                     for k in range(width):
-                        value[k] = combined(self.reduction, value[k], more[k], dst.dtype)
+                        value[k] = scatter_atomics.combined(self.reduction, value[k], more[k], dst.dtype)
                     update[0] = following[update[0]]
                 self.put(ib, dst, here, width, loops.vector(value, 0, width))
 
@@ -382,7 +369,7 @@ class Updates:
                 more = ib.allocate(dtype, (one,), "more", scope="local")
                 self.keep(ib, more, 0, one, value)
                 for j in range(first + n, first + n + one):
-                    kept[j] = combined(self.reduction, kept[j], more[j - first - n], dtype)
+                    kept[j] = scatter_atomics.combined(self.reduction, kept[j], more[j - first - n], dtype)
                 update[0] = following[update[0]]
 
     @staticmethod

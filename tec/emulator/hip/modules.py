@@ -16,8 +16,8 @@ from ...runtime.devices.drivers import link_object
 from ...runtime.devices.surface import Dim3 as Size
 from ...runtime.objects.bundle import assembly_beside, choose, code_objects
 from ...runtime.objects.codeobject import KernelInfo
-from ..driver import EmuFunction, EmuModule
 from ..errors import EmulationError
+from ..modules import EmuFunction, EmuModule
 from ..time.model import model_launch
 from .base import Base, need, pointer, put_int, put_size, refuse, status_of
 from .entry import (

@@ -30,7 +30,8 @@ from .trace import Tracer
 from .unit import Rates, Share, Unit, UnitTime
 
 if TYPE_CHECKING:
-    from ..driver import EmuDriver, EmuFunction
+    from ..driver import EmuDriver
+    from ..modules import EmuFunction
 
 ROUNDS = 3
 LEAST_WAVES = 256  # that a unit runs, where it gets so many: small work-groups show their pace late

@@ -24,7 +24,8 @@ from ..translate.jit import WaveRunner
 from ..translate.translation import Row
 
 if TYPE_CHECKING:
-    from ..driver import Compiled, EmuDriver, EmuFunction
+    from ..driver import EmuDriver
+    from ..modules import Compiled, EmuFunction
 
 
 @dataclass(slots=True)

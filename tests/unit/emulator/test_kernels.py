@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from tec.emulator.driver import QUICK_WAVES
+from tec.emulator.modules import QUICK_WAVES
 from tec.emulator.translate.jit import Jit
 from tests.thinned import thinned
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tec.emulator import driver as driving
+from tec.emulator import modules
 from tec.emulator.errors import EmulationError, KernelFault
 from tec.emulator.translate import kernel as translating
 
@@ -19,7 +19,7 @@ CHIPS = ("gfx942", "gfx1100")
 def fast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether it is code for many wavefronts, or for few (see test_strips)."""
     if request.param == "fast":
-        monkeypatch.setattr(driving, "QUICK_WAVES", -1)
+        monkeypatch.setattr(modules, "QUICK_WAVES", -1)
     return bool(request.param == "fast")
 
 

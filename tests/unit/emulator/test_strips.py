@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tec.emulator import driver as driving
+from tec.emulator import modules
 from tec.emulator.errors import KernelFault
 from tec.emulator.translate.jit import get_jit
 from tests.thinned import thinned
@@ -21,7 +21,7 @@ CHIPS = ("gfx942", "gfx1100")
 def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kinds of code: for few wavefronts in strips of so many lanes, and for many, where loads of LDS have a version for how lanes are expected to lie."""
     if request.param == "fast":
-        monkeypatch.setattr(driving, "QUICK_WAVES", -1)
+        monkeypatch.setattr(modules, "QUICK_WAVES", -1)
     else:
         monkeypatch.setattr(get_jit(), "quick_strip", request.param)
 

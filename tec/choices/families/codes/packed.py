@@ -30,10 +30,6 @@ from ...space import Choice
 FEW = 2  # rows up to which codes are made numbers again for each
 _CHUNK = 256  # rows of a panel that are numbers at once: 32 KiB for 32 columns
 _STEP = 4  # codes of a column that are multiplied in a row without a loop, in `_CHAINS` sums
-# Rows up to which codes become numbers in registers, and for how many of them at once: a Zen 5 core takes float16 in 0.6 of the time with 3 to 8 rows and 0.8 with
-# 16, codes of 4 bits in 0.75 with 3 and 0.95 with 8, and beyond that more.
-_SOME = (4, 4), (8, 8)
-_SOME_NUMBERS = (4, 4), (32, 8)
 _REST = 4  # rows of a tile of what whole tiles leave: two vectors of columns each are eight sums, which a row by itself would wait for as long
 _CHAINS = 2  # two vectors of columns in two sums each: four additions, as many as their latency has clocks
 
@@ -88,7 +84,10 @@ class CpuPacked(loops.LoopForm):
 
     def panels(self, *args: Any) -> Panels:
         """The product's loops (`Panels`)."""
-        return NumbersProduct(self.contraction, *args)
+        made = NumbersProduct(self.contraction, *args)
+        most = self.figures.count("rows_of_numbers" if made.w.are_numbers else "rows_of_codes")
+        made.some = (4, 4), (most, 8)
+        return made
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         c, out = self.contraction, self.form.outputs[0]
@@ -111,6 +110,8 @@ class Panels:
     sums_dtype = "float32"  # of the sums of x over blocks
     sums_scope = "global"
     few_clocks = 4.0  # a multiply-add of few rows, of a vector's lanes
+    # Rows up to which codes become numbers in registers, and for how many of them at once.
+    some: Sequence[tuple[int, int]] = ()
 
     def __init__(
         self, c: PackedContraction, ib: IRBuilder, sources: list[BufferVar], out: BufferVar, lanes: int, choice: Choice
@@ -208,11 +209,6 @@ class Panels:
         raise NotImplementedError
 
     # ---- some rows
-
-    @property
-    def some(self) -> Sequence[tuple[int, int]]:
-        """As `_SOME`; nothing where codes are unpacked for many rows alone."""
-        return ()
 
     def _some(self, rows: int) -> None:
         """`rows` rows at once: a panel's codes become numbers in registers, and the rows go by them. Rows behind the last are the last one again, and nobody
@@ -354,10 +350,6 @@ class NumbersProduct(Panels):
             return total[at] + (value - self._zero(panel, b, at) * taken) * self._scale(panel, b, at)
 
         self._put(total, vectors, scaled)
-
-    @property
-    def some(self) -> Sequence[tuple[int, int]]:
-        return _SOME_NUMBERS if self.w.are_numbers else _SOME
 
     def _number(self, panel: Index, k: Index, b: Index, v: int, lane: Index) -> Any:
         """The number of column lane of vector v of a panel; b: the block of k."""

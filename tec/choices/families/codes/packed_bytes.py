@@ -32,9 +32,6 @@ from . import packed
 
 _CHUNK = 512  # codes of a column that are bytes of their own at once: 16 KiB for 32 columns
 _ROUNDING = 2.0  # clocks of an element, in two passes over a block
-# Rows up to which codes are unpacked in registers, and for how many of them at once: a Zen 5 core takes SmolLM2 in Q4_0 in 0.71 of the time with 4 rows, 0.77 with 8
-# and 0.88 with 16, in Q8_0 in 0.61, 0.75 and 0.8.
-_SOME = ((16, 4),)
 _GROUP = 4  # bytes of a sum that an instruction multiplies
 
 
@@ -115,7 +112,9 @@ class CpuPackedBytes(packed.CpuPacked):
         self.parameters = {**self.parameters, "rows": sizes, "chunk": (_CHUNK, 256, 1024)}
 
     def panels(self, *args: Any) -> packed.Panels:
-        return BytesProduct(self.contraction, is_narrow(self.target), *args)
+        made = BytesProduct(self.contraction, is_narrow(self.target), *args)
+        made.some = ((self.figures.count("rows_of_codes"), 4),)
+        return made
 
 
 class BytesProduct(packed.Panels):
@@ -264,10 +263,6 @@ class BytesProduct(packed.Panels):
 
     def _prepare(self) -> None:
         self.x_sums = self._x_sums(self.m)
-
-    @property
-    def some(self) -> Sequence[tuple[int, int]]:
-        return _SOME
 
     def _direct(self, own: BufferVar, panel: Index, places: Sequence[Any]) -> None:
         ib, w, lanes, vectors, n = self.ib, self.w, self.lanes, self.vectors, self.in_turn
