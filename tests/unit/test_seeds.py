@@ -31,7 +31,8 @@ def test_hypothesis_draws_by_the_nights_number(
     number: str, given: str | None, want: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEC_SEED", number)
-    config = SimpleNamespace(option=SimpleNamespace(hypothesis_seed=given))
+    # A worker's: the run that started it has a folder for temporary files.
+    config = SimpleNamespace(option=SimpleNamespace(hypothesis_seed=given), workerinput={})
     conftest.pytest_configure(config)  # type: ignore[arg-type]
     assert config.option.hypothesis_seed == want
 
