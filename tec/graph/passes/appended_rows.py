@@ -17,7 +17,6 @@ from ...target import Target
 from ..aliases import is_short
 from ..graph import Graph, Node, Value
 from .fuse import sums_along_rows
-from .patterns import last_axes
 from .rewrite import Rebuild, copied, rebuild
 
 _MOST_NODES = 12  # of one state's rows: with what they are appended by fewer than a fused group may have
@@ -51,9 +50,7 @@ def _chain(rows: Value) -> list[Node] | None:
     v = rows
     while (n := v.node) is not None and is_short(v) and len(n.outputs) == 1 and len(chain) < _MOST_NODES:
         if sums_along_rows(n):
-            axes = [n.attrs["axis"] % v.ndim] if "axis" in n.attrs else None
-            last = last_axes(v) if axes is None else axes[0]
-            if sums or last != v.ndim - 1:
+            if sums or not _goes_along_last(n):
                 break
             sums = 1
         elif (
@@ -69,6 +66,13 @@ def _chain(rows: Value) -> list[Node] | None:
         chain.append(n)
         v = n.inputs[0]
     return chain if sums else None
+
+
+def _goes_along_last(n: Node) -> bool:
+    """Whether a reduction or a row operator goes along the last dimension alone, and leaves as many dimensions. Windows have no axis."""
+    rank = n.inputs[0].ndim
+    axes = (n.attrs["axis"],) if "axis" in n.attrs else n.attrs.get("axes", ())
+    return [a % rank for a in axes] == [rank - 1] and n.outputs[0].ndim == rank
 
 
 def _moves_ones(n: Node) -> bool:

@@ -97,3 +97,33 @@ def test_a_row_that_does_not_end_with_its_sums_stays() -> None:
     executor = net.executor(tec.rocm_emu("gfx942"), capacity=4)
     executor.run({"x": v, "past": np.zeros((1, HEADS, 0, SIZE), np.float32)})
     np.testing.assert_allclose(executor.state["past"].numpy()[0, :, 0], v[0, 0] / np.abs(v).max(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pool", "places"])
+def test_reductions_over_other_dimensions_stay(name: str) -> None:
+    """Windows have no axis, and the places of the largest along a middle one leave no dimension of one."""
+    g = Graph("g")
+    if name == "pool":
+        past, x = (g.input(n, "float32", (1, HEADS, d, 8)) for n, d in (("past", Dim(Empty("past"))), ("x", 2)))
+        none, two = (0, 0), (2, 1)
+        windows = {
+            "kernel": two,
+            "strides": two,
+            "dilations": (1, 1),
+            "before": none,
+            "after": none,
+            "out_space": (1, 8),
+        }
+        (y,) = g.add("max_pool", [x], windows)
+    else:
+        past, x = g.input("past", "int64", (1, Dim(Empty("past")), HEADS)), g.input("x", "float32", (1, HEADS, 8))
+        (y,) = g.add("argmax", [g.add("transpose", [x], {"perm": (0, 2, 1)})[0]], {"axis": 1, "keepdims": False})
+        (y,) = g.add("reshape", [y], {"shape": (1, 1, HEADS)})
+    g.set_outputs([g.add("concat", [past, y], {"axis": 2 if name == "pool" else 1})[0]], ["past2"])
+    net = tec.compile(g, TARGET, state={"past": "past2"}, cache=False)
+    v = np.random.default_rng(8).standard_normal(x.shape).astype(np.float32)
+    executor = net.executor(tec.rocm_emu("gfx942"), capacity=4)
+    before = np.zeros([0 if isinstance(n, Dim) else n for n in past.shape], past.dtype)
+    executor.run({"x": v, "past": before})
+    want = v.max(2, keepdims=True) if name == "pool" else v.argmax(2)[:, None]
+    np.testing.assert_array_equal(executor.state["past"].numpy(), want)
