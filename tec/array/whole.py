@@ -14,7 +14,7 @@ import functools
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -295,7 +295,7 @@ def _filled(tree: Any, each: Callable[[Any], Any]) -> Any:
     return tree
 
 
-def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()) -> Any:
+def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] | Set[int | str] = ()) -> Any:
     """A function of arrays compiled whole: gradients, updates and all between become one graph, and later calls with arguments of the same shapes and types run no Python of it.
 
     Arguments and results are arrays, numbers, and dicts, lists and tuples of them; numbers are arrays of no dimensions inside. static: positions and names of arguments that
@@ -310,7 +310,7 @@ def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()
     [0.800000011920929, 0.800000011920929]
     """
     names = (static,) if isinstance(static, (int, str)) else static
-    if not isinstance(names, Sequence) or not all(isinstance(s, (int, str)) for s in names):
+    if not isinstance(names, (Sequence, Set)) or not all(isinstance(s, (int, str)) for s in names):
         raise ArrayTypeError(f"static={static!r}", hint="a position, a name, or a tuple of them: static=(1, 'axis')")
     if function is None:
         return lambda f: jit(f, static=names)
@@ -318,7 +318,7 @@ def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] = ()
         raise ArgumentError(
             f"jit of a {type(function).__name__}, no function", hint="step = xp.jit(f), or @xp.jit above a def"
         )
-    return Jitted(function, names)
+    return Jitted(function, tuple(names))
 
 
 __all__ = ["Jitted", "Traced", "jit"]

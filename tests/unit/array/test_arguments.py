@@ -77,3 +77,8 @@ def test_an_error_of_the_users_own_function_is_theirs() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         xp.fromfunction(broken, (3,))
+
+
+def test_static_arguments_may_be_a_set() -> None:
+    twice = tec.array.jit(lambda x, n: x * n, static={"n"})
+    assert twice(tec.array.ones(2), n=2).tolist() == [2.0, 2.0]
