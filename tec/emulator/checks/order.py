@@ -60,8 +60,10 @@ def _invalidates(insts: list[Inst], at: int, chip: str) -> bool:
     if chip.startswith("gfx12"):
         return inst.op == "global_inv" and inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
     if generation(chip) >= 10:
+        if inst.op != "buffer_gl0_inv":
+            return False
         before = (i.op for i in reversed(insts[:at]) if not i.op.startswith(("s_wait", "s_nop", "s_delay", "s_clause")))
-        return inst.op == "buffer_gl0_inv" and next(before, "") == "buffer_gl1_inv"
+        return next(before, "") == "buffer_gl1_inv"
     return inst.op in ("buffer_wbinvl1_vol", "buffer_wbinvl1")
 
 
