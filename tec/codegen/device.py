@@ -88,9 +88,9 @@ def finished(asm: str, target: Target) -> str:
     """Assembly as it is handed out, and compiled where it is PTX, from LLVM's."""
     if target.kind != "cuda":
         return asm
-    from .nvptx import ordered_loads, sums_one_by_one
+    from .nvptx import extrema_in_words, ordered_loads, sums_one_by_one
 
-    return sums_one_by_one(ordered_loads(asm))
+    return extrema_in_words(sums_one_by_one(ordered_loads(asm)))
 
 
 def begin_kernels(

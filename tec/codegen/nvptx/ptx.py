@@ -64,6 +64,39 @@ def sums_one_by_one(ptx: str) -> str:
     )
 
 
+_HALF = r"(%(?:rs|pair)\d+|-?\d+)"
+_EXTREMUM = re.compile(rf"\b(min|max)\.([su])16[ \t]+{_HALF}, {_HALF}, {_HALF};")
+_PAIR_EXTREMUM = re.compile(r"\b(min|max)\.([su])16x2[ \t]+(%r\d+), (%r\d+), (%r\d+);")
+_ONE_BY_ONE = (
+    r"{ .reg .b16 %pair<4>; mov.b32 {%pair0, %pair1}, \4; mov.b32 {%pair2, %pair3}, \5; "
+    r"\1.\g<2>16 %pair0, %pair0, %pair2; \1.\g<2>16 %pair1, %pair1, %pair3; mov.b32 \3, {%pair0, %pair1}; }"
+)
+
+
+def extrema_in_words(ptx: str) -> str:
+    """The text with the least and greatest of 16-bit integers taken of 32 bits where 16-bit integers are compared. For sm_90, ptxas before 13.4 makes one instruction of
+    `min.u16 %rs2, %rs1, 5; setp.eq.b16 %p1, %rs2, 5`, `VIMNMX.U16x2 R0, P0, P0, R0, 0x5`, whose other half, of nothing, overwrites the answer; of pairs of which one half is
+    compared likewise."""
+    if "setp.eq.b16" not in ptx and "setp.ne.b16" not in ptx:
+        return ptx
+    return _EXTREMUM.sub(_in_words, _PAIR_EXTREMUM.sub(_ONE_BY_ONE, ptx))
+
+
+def _in_words(found: re.Match[str]) -> str:
+    which, sign, result, *given = found.groups()
+    words = (
+        f"cvt.{sign}32.{sign}16 %word{k}, {x}" if x.startswith("%") else f"mov.b32 %word{k}, {_word(int(x), sign)}"
+        for k, x in enumerate(given)
+    )
+    return f"{{ .reg .b32 %word<2>; {'; '.join(words)}; {which}.{sign}32 %word0, %word0, %word1; cvt.u16.u32 {result}, %word0; }}"
+
+
+def _word(value: int, sign: str) -> int:
+    """A 16-bit constant, which LLVM writes with either sign, as a word."""
+    value &= 0xFFFF
+    return value - 0x10000 if sign == "s" and value >= 0x8000 else value
+
+
 _DYNAMIC = re.compile(r"(?m)^\.extern \.shared \.align (\d+) (\.b8 \w+\[\]);\n+")
 _HEADER = re.compile(r"(?s)\A.*?^\.address_size \d+\n", re.M)
 
