@@ -23,6 +23,11 @@ _MOST_IDLE = 1.5  # lanes of a row's wavefronts over its elements
 _MOST_REPEATED = 1.25  # rows that threads make over those that there are; a row's threads over its elements, where larger work-groups have more
 
 
+def _repeated(near: int, rows: int) -> bool:
+    """Whether threads of `rows` rows each make many of `near` rows more than once: the last ones begin earlier (`bind_rows`)."""
+    return -(-near // rows) * rows > _MOST_REPEATED * near
+
+
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The space of any group; on a GPU but where loops without threads define it, which a template has another form of."""
     if target.is_gpu and any(isinstance(op, ExternOp) and "form" in op.attrs for op in group.ops):
@@ -82,6 +87,8 @@ class GpuStages(Space):
             return "there are no so many rows beside each other"
         if choice["vector"] != self.parameters["vector"][0]:
             return "a thread has one element of a row"
+        if _repeated(lines[2], rows):
+            return "threads repeat too many of so few rows"
         return "threads are more than a row has elements" if choice["threads"] >= 2 * lines[1] else None
 
     @property
@@ -116,9 +123,7 @@ class GpuStages(Space):
         made = {n: -(-length // n) * n for n in sorted(self.parameters["threads"]) if n <= THREADS}
         threads = max(n for n in made if made[n] <= _MOST_REPEATED * length or made[n] == made[min(made)])
         units = self.target.machine.units
-        while rows > 1 and (
-            -(-near // rows) * rows > _MOST_REPEATED * near or features["lines"] * -(-length // threads) < rows * units
-        ):
+        while rows > 1 and (_repeated(near, rows) or features["lines"] * -(-length // threads) < rows * units):
             rows //= 2
         return self.choice(threads=threads, vector=self.parameters["vector"][0], rows=rows)
 
