@@ -16,15 +16,18 @@ from inspect import Parameter, Signature, signature
 from numbers import Integral, Real
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar
+from weakref import WeakSet
 
-from .errors import TecError, is_users
+from .errors import InternalError, TecError, is_users, kind_of
 from .likeness import meant
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_CHECKED: WeakSet[Callable[..., Any]] = WeakSet()  # functions that have a door
 # What fits an annotation, and the words for it.
 Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
 
 _OF_PYTHON = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError, BufferError)
+_FAULTS = (KeyError, AssertionError)  # of tec itself, where all arguments are of the kinds that the function takes
 _UNPACKED = re.compile(r"(?:not enough|too many) values to unpack \(expected (at least )?(\d+)")
 _LETTERS = 40  # of an argument in a message
 _NUMPY = os.sep + "numpy" + os.sep
@@ -84,13 +87,15 @@ class Door:
                 raise told
             raise told from cause
 
+        _CHECKED.add(call)
         return call  # type: ignore[return-value]
 
-    def check_names(self, where: dict[str, Any], names: Iterable[str], prefix: str) -> None:
-        """Replaces the functions of a namespace by checked ones."""
-        for n in names:
+    def check_names(self, where: dict[str, Any], prefix: str, names: Iterable[str] | None = None) -> None:
+        """Replaces functions of a namespace by checked ones: those of `names`, without them all public ones of the package."""
+        public = [n for n in where if not n.startswith("_")] if names is None else names
+        for n in public:
             f = where[n]
-            if isinstance(f, FunctionType) and not hasattr(f, "__wrapped__"):
+            if type(f) is FunctionType and f.__module__.startswith(self.package) and f not in _CHECKED:
                 where[n] = self.checked(f"{prefix}.{n}", f)
 
     def _told(self, name: str, function: Any, error: Exception, args: Any, options: Any) -> Exception:
@@ -107,6 +112,8 @@ class Door:
         what = self._unfit(given, sign.parameters)
         if what is None and isinstance(error, TecError):
             return error
+        if what is None and isinstance(error, _FAULTS):
+            return InternalError(f"{name}: {type(error).__name__}: {error}")
         if what is None:
             shown = ", ".join(f"{n} {self._shown(v)}" for n, v in given.items())
             what = f"the arguments do not fit ({shown}): {_why(error)}"
@@ -143,8 +150,43 @@ class Door:
             return own
         if isinstance(x, (list, tuple)) and any(self.shown(v) is not None for v in x):
             return f"[{', '.join(map(self._shown, x))}]"
-        text = repr(x)
+        try:
+            text = repr(x)
+        except Exception:  # a user's __repr__, which must not hide the error that is told here
+            text = f"{kind_of(x)}"
         return text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"
+
+
+def called_as_declared(name: str, function: _F, error: Callable[..., TecError]) -> _F:
+    """The function; a call that does not fit its parameters raises `error` with the call's form and the user's line, in place of Python's TypeError. What the function
+    raises itself goes on. A `self` stands in front of a method's arguments, and not in its form."""
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except TypeError as e:
+            if e.__traceback__ is None or e.__traceback__.tb_next is not None:  # not raised by the call itself
+                raise
+            sign = signature(function)
+            try:
+                sign.bind(*args, **options)
+            except TypeError as unfit:
+                shown = sign.replace(parameters=[p for n, p in sign.parameters.items() if n != "self"])
+                unknown = [n for n in options if n not in sign.parameters]
+                question = meant(unknown[0], shown.parameters) if unknown else None
+                what = f"{name}: {unfit}{'; ' + question if question else ''}"
+                raise error(what, hint=_form(name, shown)) from e
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def declare_methods(cls: type, error: Callable[..., TecError]) -> None:
+    """Replaces the public methods of a class by `called_as_declared` ones, named "split" and the like."""
+    for name, f in list(vars(cls).items()):
+        if type(f) is FunctionType and not name.startswith("_"):
+            setattr(cls, name, called_as_declared(name, f, error))
 
 
 def _passes_user(traceback: TracebackType | None) -> bool:
@@ -175,4 +217,13 @@ def _form(name: str, sign: Signature) -> str:
     return f"{name}({', '.join(words)})"
 
 
-__all__ = ["Door", "Kinds", "is_integer", "is_number", "plain_kinds", "several"]
+__all__ = [
+    "Door",
+    "Kinds",
+    "called_as_declared",
+    "declare_methods",
+    "is_integer",
+    "is_number",
+    "plain_kinds",
+    "several",
+]

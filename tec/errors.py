@@ -99,6 +99,12 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def kind_of(x: object) -> str:
+    """What something is, with its article: "an int", "a list"."""
+    name = type(x).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
 # Letters of a message in one line: some rows of a terminal.
 _LINE_LETTERS = 500
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .emulator import emulator_profile
-from .errors import ArgumentError, DeviceError
+from .errors import ArgumentError, DeviceError, kind_of
 from .runtime import Module, nd, rocm_emu
 from .target import Target
 
@@ -28,7 +28,7 @@ def model(module: Any, args: Any, product: str = "", warm: bool = False) -> Any:
     """
     if not isinstance(module, Module):
         raise ArgumentError(
-            f"model takes what tec.build gives, not a {type(module).__name__}",
+            f"model takes what tec.build gives, not {kind_of(module)}",
             hint="with tec.profile(dev) as p: a launch on dev = tec.rocm_emu(...) models kernels, tiles and networks",
         )
     target = Target(module.target)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math as _math
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
+from ..errors import kind_of as _kind_of
 from ..errors import meant_by_a_call as _meant_by_a_call
 from . import (
     complex_math as _complex_math,
@@ -29,7 +30,7 @@ from . import (
     optim as optim,
     random as random,
 )
-from .arguments import explain as _explain
+from .arguments import check_names as _check_names
 from .array import Array as Array
 from .computing import compute as _compute
 from .contraction import einsum as einsum
@@ -229,9 +230,7 @@ def block(*arrays: Array) -> object:
         return _numpy_shapes._of_blocks(arrays[0])
     for x in arrays:
         if type(x) is not Array:
-            raise _ArrayTypeError(
-                f"block of a {type(x).__name__}", hint="arrays, which are computed; tec.array.concat joins"
-            )
+            raise _ArrayTypeError(f"block of {_kind_of(x)}", hint="arrays, which are computed; tec.array.concat joins")
     by_device: dict[object, list[Array]] = {}
     for x in arrays:
         if _is_traced(x._node):  # under `jit`: nothing is there to wait for
@@ -258,10 +257,10 @@ def __getattr__(name: str) -> _Any:
     raise AttributeError(f"module 'tec.array' has no attribute {name!r}{_numpy_names.near(name, globals())}")
 
 
-_explain(globals(), "tec.array")
-_explain(_numpy_names.FUNCTIONS, "tec.array")
+_check_names(globals(), "tec.array")
+_check_names(_numpy_names.FUNCTIONS, "tec.array")
 for _part in (fft, linalg, random):
-    _explain(vars(_part), f"tec.array.{_part.__name__.rpartition('.')[2]}")
+    _check_names(vars(_part), f"tec.array.{_part.__name__.rpartition('.')[2]}")
 _PARTS = (fft, linalg, nn, optim, random)
 # The modules that this one imports are attributes of it too, and no part of the namespace.
 __all__ = sorted(

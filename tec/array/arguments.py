@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -46,11 +45,4 @@ _KINDS = {
     "Sequence[Array]": (door.several(_is_array), "a list of arrays"),
 }
 _DOOR = door.Door(__package__ or "tec.array", _KINDS, _shown, _error, ARGUMENTS)
-checked = _DOOR.checked
-
-
-def explain(functions: dict[str, Any], prefix: str) -> None:
-    """Replaces the public functions of a namespace by such that tell of wrong arguments."""
-    for name, f in functions.items():
-        if type(f) is FunctionType and not name.startswith("_") and f.__module__.startswith(_DOOR.package):
-            functions[name] = checked(f"{prefix}.{name}", f)
+checked, check_names = _DOOR.checked, _DOOR.check_names

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import kind_of
 from ..runtime.arrays.dtypes import ShapeLike, as_numpy_takes, lost, numpy_dtype
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.arrays.ndarray import array as nd_array
@@ -134,7 +135,7 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
             )
         else:
             raise ArrayTypeError(
-                f"no array can be made of a {type(obj).__name__}: {obj!r}"[:200],
+                f"no array can be made of {kind_of(obj)}: {obj!r}"[:200],
                 hint="numbers, and nested lists of them of one length",
             )
     if kind is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import kind_of
 from ..runtime.arrays import dlpack as protocol
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.arrays.ndarray import NDArray, array, empty, from_dlpack, from_numpy
@@ -145,7 +146,7 @@ def taken(x: Any, device: DeviceLike, copy: bool | None) -> Node:
         held = array(x.numpy(), wanted)
         return leaf(held)
     except AttributeError:
-        raise ArrayTypeError(f"a {type(x).__name__} has no __dlpack__", hint="tec.array.asarray(x)") from None
+        raise ArrayTypeError(f"{kind_of(x)} has no __dlpack__", hint="tec.array.asarray(x)") from None
     wanted = wanted or held.device
     if wanted is held.device and held.is_contiguous and not copy:
         return leaf(held, foreign=True)

@@ -19,6 +19,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..errors import kind_of
 from ..graph.gradient import grad as graph_grad
 from . import build, dtypes
 from .array import Array
@@ -123,7 +124,7 @@ def _places(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tup
 
 def _check_function(f: Any, what: str) -> None:
     if not callable(f):
-        raise ArrayTypeError(f"{what} of a {type(f).__name__}, no function", hint=f"tec.{what}(lambda x: ..., ...)")
+        raise ArrayTypeError(f"{what} of {kind_of(f)}, no function", hint=f"tec.{what}(lambda x: ..., ...)")
 
 
 def value_and_grad(
@@ -153,9 +154,7 @@ def value_and_grad(
             )
         out = result[0] if has_aux else result
         if type(out) is not Array:
-            raise ArrayTypeError(
-                f"the gradient of a {type(out).__name__}", hint="the function gives an array of no dimensions"
-            )
+            raise ArrayTypeError(f"the gradient of {kind_of(out)}", hint="the function gives an array of no dimensions")
         if out.shape or not dtypes.is_float(out.dtype):
             raise ArrayValueError(
                 f"the gradient of {out.dtype} of shape {out.shape}",
@@ -231,7 +230,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     for given in (primals, tangents):
         if not isinstance(given, (list, tuple)):
             raise ArrayTypeError(
-                f"jvp takes lists or tuples of arguments and of tangents, not a {type(given).__name__}",
+                f"jvp takes lists or tuples of arguments and of tangents, not {kind_of(given)}",
                 hint="tec.jvp(f, (x,), (v,))",
             )
     moves = leaves(list(tangents))

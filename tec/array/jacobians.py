@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import kind_of
 from .array import Array
 from .batching import vmap
 from .creation import eye
@@ -18,9 +19,7 @@ from .manipulation import moveaxis, reshape
 def _one(args: Any, argnums: int, what: str) -> Array:
     x = args[argnums] if -len(args) <= argnums < len(args) else None
     if type(x) is not Array:
-        raise ArrayTypeError(
-            f"{what} by argument {argnums}, which is a {type(x).__name__}", hint="argnums names one array"
-        )
+        raise ArrayTypeError(f"{what} by argument {argnums}, which is {kind_of(x)}", hint="argnums names one array")
     return x
 
 
@@ -47,7 +46,7 @@ def jacrev(f: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
         x = _one(args, argnums, "jacrev")
         y, pull = vjp(_with(f, args, argnums), x)
         if type(y) is not Array:
-            raise ArrayTypeError(f"jacrev of a function that gives a {type(y).__name__}", hint="it gives one array")
+            raise ArrayTypeError(f"jacrev of a function that gives {kind_of(y)}", hint="it gives one array")
         rows: Array = vmap(lambda g: pull(g)[0])(_directions(y))
         return reshape(rows, (*y.shape, *x.shape))
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import listed
 from ..ops.registry import TensorType, get_op
 from . import build, dtypes
-from .arguments import explain
+from .arguments import check_names
 from .array import Array, node_of
 from .dtypes import DTypeLike
 from .elementwise import expm1, logaddexp
@@ -204,7 +204,7 @@ def avg_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0)
     return _pooled("avg_pool", x, window, strides, padding, include_pad=True)
 
 
-explain(globals(), "tec.array.nn")
+check_names(globals(), "tec.array.nn")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import kind_of
 from .array import Array
 from .errors import ArrayTypeError
 
@@ -20,7 +21,7 @@ def leaves(tree: Any) -> list[Array]:
     if tree is None:
         return []
     raise ArrayTypeError(
-        f"a {type(tree).__name__} among arrays",
+        f"{kind_of(tree)} among arrays",
         hint="arrays, and dicts, lists and tuples of them; tec.array.asarray(x)",
     )
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, TecWarning
+from ..errors import ArgumentError, TecWarning, kind_of
 from ..likeness import meant
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.storage import ALIGN
@@ -245,7 +245,7 @@ class _Static:
             hash(self.value)
         except TypeError:
             raise ArrayTypeError(
-                f"a {type(self.value).__name__} as static argument of a function under tec.array.jit",
+                f"{kind_of(self.value)} as static argument of a function under tec.array.jit",
                 hint="numbers, texts and tuples of them: it is looked up by its value",
             ) from None
 
@@ -315,9 +315,7 @@ def jit(function: Any = None, /, *, static: int | str | Sequence[int | str] | Se
     if function is None:
         return lambda f: jit(f, static=names)
     if not callable(function):
-        raise ArgumentError(
-            f"jit of a {type(function).__name__}, no function", hint="step = xp.jit(f), or @xp.jit above a def"
-        )
+        raise ArgumentError(f"jit of {kind_of(function)}, no function", hint="step = xp.jit(f), or @xp.jit above a def")
     return Jitted(function, tuple(names))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ArgumentError, Loc, caller_loc
+from ..errors import ArgumentError, Loc, caller_loc, kind_of
 from ..jit import Kernel
 from ..jit.tiles import TileKernel
 from ..schedule import Schedule
@@ -49,7 +49,7 @@ def subject_of(what: Any, args: Sequence[Any], grid: Any = None, block: Any = 25
     if isinstance(what, TileKernel):
         return Subject("tiles", what, [_described(a) for a in args], grid, named=named, where=where)
     raise ArgumentError(
-        f"show: a {type(what).__name__} cannot be shown", hint="it takes a schedule, a kernel (@tec.kernel) or a tile kernel (@tec.tile.jit)"
+        f"show: {kind_of(what)} cannot be shown", hint="it takes a schedule, a kernel (@tec.kernel) or a tile kernel (@tec.tile.jit)"
     )  # fmt: skip
 
 

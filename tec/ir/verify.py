@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import Loc, TecError
+from ..errors import Loc, TecError, kind_of
 from . import expr as E
 from . import stmt as S
 from .buffer import FRAGMENT_SCOPES, Buffer
@@ -361,7 +361,7 @@ def _params(f: Func, ctx: _Context) -> str | None:
             if bad is not None:
                 return bad
         elif not isinstance(p, E.Var):
-            return f"a parameter is a {type(p).__name__}"
+            return f"a parameter is {kind_of(p)}"
     return "a parameter is there twice" if len({id(p) for p in f.params}) != len(f.params) else None
 
 

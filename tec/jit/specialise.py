@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..driver import Building, checks_bounds
-from ..errors import ExprError, KernelError
+from ..errors import ExprError, KernelError, kind_of
 from ..ir.dtype import normalize_dtype
 from ..ir.func import Func
 from ..kernels.output import Place
@@ -98,7 +98,7 @@ def argument_type(a: Any, name: str) -> Argument:
     hint = "pass NumPy arrays, tec.nd arrays, numbers, text, functions, and tuples, named tuples and dataclasses of constants"
     if isinstance(a, list):
         hint = "pass np.array(x), or a tuple where it is constant"
-    raise KernelError(f"the argument {name} is a {type(a).__name__}", hint=hint)
+    raise KernelError(f"the argument {name} is {kind_of(a)}", hint=hint)
 
 
 def launched_type(a: Any, name: str) -> Argument:
@@ -124,7 +124,7 @@ def constant(a: Any, name: str) -> Argument:
         return Argument("constant", value=copy.deepcopy(a) if is_dataclass(a) else a)
     except TypeError:
         raise KernelError(
-            f"the argument {name} is a {type(a).__name__} that holds what is no constant",
+            f"the argument {name} is {kind_of(a)} that holds what is no constant",
             hint="numbers, strings and tuples of them are constants; pass an array as an argument of its own",
         ) from None
 

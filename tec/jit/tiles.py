@@ -20,7 +20,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..driver import Building, checks_bounds
-from ..errors import KernelError
+from ..errors import KernelError, kind_of
 from ..kernels.source import Source, parameters, source_of
 from ..locks import fork_safe_lock
 from ..runtime.arrays.ndarray import NDArray, empty
@@ -354,7 +354,7 @@ class TileKernel(KernelText):
             if isinstance(v, type) or callable(v):
                 return v
             raise KernelError(
-                f"the argument {name} of {self.__name__} is a {type(v).__name__}",
+                f"the argument {name} of {self.__name__} is {kind_of(v)}",
                 hint="pass arrays (NumPy, tec.nd, torch, DLPack), numbers, and tuples of them; constants as tl.constexpr parameters",
             )
         flat.append(flattened(a))
@@ -363,7 +363,7 @@ class TileKernel(KernelText):
     def _described(self, name: str, v: Any, flat: list[Any]) -> Described:
         a = array_of(v.base, name)
         if a is None:
-            raise KernelError(f"the tensor descriptor {name} is of a {type(v.base).__name__}", hint="give it an array")
+            raise KernelError(f"the tensor descriptor {name} is of {kind_of(v.base)}", hint="give it an array")
         flat.append(flattened(a))
         flat += [*(int(n) for n in v.shape), *(int(n) for n in v.strides)]
         wide = is_wide(v.shape, v.strides)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from ..errors import KernelError
+from ..errors import KernelError, kind_of
 from ..runtime.arrays.ndarray import NDArray
 from ..tile.grammar import OF_NAME, dtype
 from .tile_arguments import array_of
@@ -38,7 +38,7 @@ class TensorWrapper:
         """The same memory under the other type; kernels take their pointers by this."""
         a = array_of(self.base, "base")
         if a is None:
-            raise KernelError(f"a {type(self.base).__name__} read as {self.dtype}", hint="pass an array")
+            raise KernelError(f"{kind_of(self.base)} read as {self.dtype}", hint="pass an array")
         return NDArray(a.storage, a.address, a.shape, self.dtype.tec, a.strides, a.writable)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def reinterpret(tensor: Any, dtype: Any) -> Any:
     """A tensor whose elements have another type in kernels. Raises KernelError for what is no tensor."""
     base = tensor.base if isinstance(tensor, TensorWrapper) else tensor
     if not hasattr(base, "shape"):
-        raise KernelError(f"reinterpret of a {type(base).__name__}", hint="pass an array")
+        raise KernelError(f"reinterpret of {kind_of(base)}", hint="pass an array")
     same = isinstance(tensor, TensorWrapper) and str(base.dtype).rpartition(".")[2] == getattr(dtype, "tec", dtype)
     return base if same or dtype == base.dtype else TensorWrapper(base, dtype)
 

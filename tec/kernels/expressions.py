@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ExprError, KernelError
+from ..errors import ExprError, KernelError, kind_of
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -160,7 +160,7 @@ class Expressions(Elements):
             )
         if isinstance(v, (list, dict, set)):
             raise self.error(
-                f"{name} is a {type(v).__name__}, which may change while the kernel stays",
+                f"{name} is {kind_of(v)}, which may change while the kernel stays",
                 hint="use a tuple for constants, or an array that is an argument",
             )
         if isinstance(v, tuple):

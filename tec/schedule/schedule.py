@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from ..door import called_as_declared, declare_methods
 from ..errors import ScheduleError, caller_loc
 from ..ir.spelling import Spelled
 from ..notebook import schedule
@@ -295,6 +296,10 @@ def create_schedule(ops: Any) -> Schedule:
     return Schedule(found)
 
 
+declare_methods(Stage, ScheduleError)
+declare_methods(Schedule, ScheduleError)
+
+
 def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = None) -> Schedule:
     """The schedule of `outputs` that a trace or its text describes. See `Schedule.replay`.
 
@@ -310,5 +315,7 @@ def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = No
     """
     return create_schedule(outputs).replay(trace, intrins)
 
+
+create_schedule = called_as_declared("create_schedule", create_schedule, ScheduleError)
 
 __all__ = ["AttachKind", "Schedule", "Stage", "Trace", "create_schedule", "replay"]

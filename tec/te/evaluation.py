@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ExprError
+from ..errors import ExprError, kind_of
 from ..ir import expr as E
 from ..ir import interp_ops
 from ..ir.dtype import dtype_info
@@ -252,9 +252,7 @@ class _Values:
             case E.Let():
                 inner = _Values(self.values, {**self.env, e.var: self.of(e.value)})
                 return inner.of(e.body)
-        raise ExprError(
-            f"a {type(e).__name__} cannot be evaluated: {e}", hint="build it: tec.build(schedule, tensors, target)"
-        )
+        raise ExprError(f"{kind_of(e)} cannot be evaluated: {e}", hint="build it: tec.build(schedule, tensors, target)")
 
     def _call(self, e: E.Call) -> Array:
         args = [self.of(a) for a in e.args]

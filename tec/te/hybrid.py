@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ExprError, KernelError, listed
+from ..errors import ExprError, KernelError, kind_of, listed
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import Open, close
@@ -254,7 +254,7 @@ def _constant(a: Any, name: str) -> Any:
     as_expr = getattr(a, "asexpr", None)
     if as_expr is not None:
         return as_expr()
-    raise KernelError(f"the argument {name} is a {type(a).__name__}", hint="pass tensors, variables and numbers")
+    raise KernelError(f"the argument {name} is {kind_of(a)}", hint="pass tensors, variables and numbers")
 
 
 @deep_recursion()

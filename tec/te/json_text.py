@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ExprError, Loc
+from ..errors import ExprError, Loc, kind_of
 from ..ir.buffer import Buffer
 from ..ir.expr import Expr, IterVar
 from ..ir.json_text import Reader, Writer, read, write
@@ -89,7 +89,7 @@ class _Writer(Writer):
                 self.value(note)
             except ExprError:
                 raise ExprError(
-                    f"save_json: attrs[{key!r}] of {v.name} is a {type(note).__name__}, which JSON lacks",
+                    f"save_json: attrs[{key!r}] of {v.name} is {kind_of(note)}, which JSON lacks",
                     hint="operators of tec.topi that have several ways keep such notes; write what they compute in te",
                 ) from None
         return {"is": type(v).__name__, **{n.lstrip("_"): self.value(getattr(v, n)) for n in made_with}}

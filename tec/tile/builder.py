@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import KernelError, Loc
+from ..errors import KernelError, Loc, kind_of
 from . import grammar as G
 from .assigned import is_assigned, number_type, written
 from .grammar import DTYPES, Block, Op, TileType, dtype
@@ -490,4 +490,4 @@ def describe(v: Any) -> str:
         return f"a tile {v.ty}" if v.ty.shape else f"a number of type {v.ty}"
     if isinstance(v, (int, float, str, tuple, type(None))):
         return repr(v)
-    return f"a {type(v).__name__}"
+    return f"{kind_of(v)}"

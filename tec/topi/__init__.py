@@ -73,9 +73,9 @@ for _name in resizing.__all__:
 image.__all__ += resizing.__all__
 
 
-check_names(globals(), __all__, "topi")
+check_names(globals(), "topi", __all__)
 for _part in (nn, image, vision, sparse, mx, generic, utils):
-    check_names(vars(_part), _part.__all__, f"topi.{_part.__name__.rpartition('.')[2]}")
+    check_names(vars(_part), f"topi.{_part.__name__.rpartition('.')[2]}", _part.__all__)
 
 
 def __dir__() -> list[str]:

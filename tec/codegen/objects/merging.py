@@ -13,7 +13,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...errors import CodegenError
+from ...errors import CodegenError, kind_of
 from ...runtime.objects.codeobject import read_metadata
 from . import elf
 from .elf import Object, Relocation, Section, Symbol, up
@@ -214,7 +214,7 @@ def pack(value: Any) -> bytes:
         return _head(len(value), 0x90, 16, (None, 0xDC, 0xDD)) + b"".join(map(pack, value))
     if isinstance(value, dict):
         return _head(len(value), 0x80, 16, (None, 0xDE, 0xDF)) + b"".join(pack(k) + pack(v) for k, v in value.items())
-    raise ValueError(f"metadata holds a {type(value).__name__}")
+    raise ValueError(f"metadata holds {kind_of(value)}")
 
 
 _INTEGERS = (

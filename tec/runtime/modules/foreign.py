@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ArgumentError, DeviceError, one_line
+from ...errors import ArgumentError, DeviceError, kind_of, one_line
 from ..arrays.images import Image
 from ..arrays.ndarray import NDArray, array
 from ..devices.drivers import link_object
@@ -235,7 +235,7 @@ class ForeignLaunch:
 
 
 def _kind(value: Any) -> str:
-    return "an array" if isinstance(value, (np.ndarray, NDArray)) else f"a {type(value).__name__}"
+    return "an array" if isinstance(value, (np.ndarray, NDArray)) else f"{kind_of(value)}"
 
 
 def _describe(arg: KernelArg) -> str:
