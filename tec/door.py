@@ -31,6 +31,8 @@ _FAULTS = (KeyError, AssertionError)  # of tec itself, where all arguments are o
 _UNPACKED = re.compile(r"(?:not enough|too many) values to unpack \(expected (at least )?(\d+)")
 _LETTERS = 40  # of an argument in a message
 _NUMPY = os.sep + "numpy" + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+_PACKAGES = os.sep + "site-packages" + os.sep
 
 
 def several(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -80,7 +82,7 @@ class Door:
             try:
                 return function(*args, **options)
             except (TecError, *_OF_PYTHON) as error:
-                if sys._getframe(1 + through).f_globals.get("__name__", "").startswith(self.package):
+                if self._is_own(sys._getframe(1 + through).f_globals.get("__name__", "")):
                     raise
                 told, cause = self._told(name, function, error, args, options), error
             if told is cause:
@@ -95,8 +97,17 @@ class Door:
         public = [n for n in where if not n.startswith("_")] if names is None else names
         for n in public:
             f = where[n]
-            if type(f) is FunctionType and f.__module__.startswith(self.package) and f not in _CHECKED:
+            if type(f) is FunctionType and self._is_own(f.__module__) and f not in _CHECKED:
                 where[n] = self.checked(f"{prefix}.{n}", f)
+
+    def check_methods(self, cls: type) -> None:
+        """Replaces the public methods of a class by checked ones, named "split" and the like."""
+        for n, f in list(vars(cls).items()):
+            if type(f) is FunctionType and not n.startswith("_"):
+                setattr(cls, n, self.checked(n, f))
+
+    def _is_own(self, module: str) -> bool:
+        return module == self.package or module.startswith(self.package + ".")
 
     def _told(self, name: str, function: Any, error: Exception, args: Any, options: Any) -> Exception:
         """What to raise in place of an error: the error itself where it is the user's own, or where it is tec's and the arguments are of the kinds that the function takes."""
@@ -107,6 +118,7 @@ class Door:
         hint = f"{_form(name, sign)}{': ' + first if first else ''}"
         try:
             given = sign.bind(*args, **options).arguments
+            given.pop("self", None)
         except TypeError as e:
             return self._misnamed(name, sign, error, str(e), options, hint)
         what = self._unfit(given, sign.parameters)
@@ -157,43 +169,17 @@ class Door:
         return text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"
 
 
-def called_as_declared(name: str, function: _F, error: Callable[..., TecError]) -> _F:
-    """The function; a call that does not fit its parameters raises `error` with the call's form and the user's line, in place of Python's TypeError. What the function
-    raises itself goes on. A `self` stands in front of a method's arguments, and not in its form."""
-
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except TypeError as e:
-            if e.__traceback__ is None or e.__traceback__.tb_next is not None:  # not raised by the call itself
-                raise
-            sign = signature(function)
-            try:
-                sign.bind(*args, **options)
-            except TypeError as unfit:
-                shown = sign.replace(parameters=[p for n, p in sign.parameters.items() if n != "self"])
-                unknown = [n for n in options if n not in sign.parameters]
-                question = meant(unknown[0], shown.parameters) if unknown else None
-                what = f"{name}: {unfit}{'; ' + question if question else ''}"
-                raise error(what, hint=_form(name, shown)) from e
-            raise
-
-    return call  # type: ignore[return-value]
-
-
-def declare_methods(cls: type, error: Callable[..., TecError]) -> None:
-    """Replaces the public methods of a class by `called_as_declared` ones, named "split" and the like."""
-    for name, f in list(vars(cls).items()):
-        if type(f) is FunctionType and not name.startswith("_"):
-            setattr(cls, name, called_as_declared(name, f, error))
+def of_tec(error: Callable[..., TecError]) -> Door:
+    """A door to functions of tec as a whole, whose arguments have no kinds: what fails is a call that does not fit their parameters, or Python on the way."""
+    return Door("tec", {}, lambda x: None, lambda cause, message, hint: error(message, hint=hint))
 
 
 def _passes_user(traceback: TracebackType | None) -> bool:
     """Whether an exception came through a function of the user's, which the package called."""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        if is_users(file) and _NUMPY not in file:
+        python = file.startswith(_PYTHON) and _PACKAGES not in file
+        if is_users(file) and not python and _NUMPY not in file:
             return True
         traceback = traceback.tb_next
     return False
@@ -212,6 +198,8 @@ def _form(name: str, sign: Signature) -> str:
     """A call in a hint: `topi.nn.dense(data, weight, bias=None)`."""
     words = []
     for p in sign.parameters.values():
+        if p.name == "self":
+            continue
         stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         words.append(f"{stars}{p.name}" if p.default is p.empty else f"{p.name}={p.default!r}")
     return f"{name}({', '.join(words)})"
@@ -220,10 +208,9 @@ def _form(name: str, sign: Signature) -> str:
 __all__ = [
     "Door",
     "Kinds",
-    "called_as_declared",
-    "declare_methods",
     "is_integer",
     "is_number",
+    "of_tec",
     "plain_kinds",
     "several",
 ]

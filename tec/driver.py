@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
 from .collector import looks_rarely
+from .door import of_tec
 from .errors import ArgumentError, LoweringError, TecError, listed
 from .ir import Buffer, Func, IRModule, Var
 from .ir.buffer import FRAGMENT_SCOPES
@@ -214,6 +215,9 @@ def lower(
     )
 
 
+lower = of_tec(LoweringError).checked("tec.lower", lower)
+
+
 def _lowered(f: Func, target: Target, checked: bool, most: int | None = None) -> tuple[Func, Func]:
     """A function as callers see it, and of stage "lowered", where parameters are flat and sizes explicit.
 
@@ -302,6 +306,9 @@ def build(
         for f in loops:
             building.add(f)
         return building.finish()
+
+
+build = of_tec(ArgumentError).checked("tec.build", build)
 
 
 _WATCHERS: list[Callable[[Any], None]] = []

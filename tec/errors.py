@@ -105,6 +105,14 @@ def kind_of(x: object) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
+def shown(x: object) -> str:
+    """What something is called in a message: its repr; one of a user's class that raises must not hide the error that is told."""
+    try:
+        return repr(x)
+    except Exception:
+        return kind_of(x)
+
+
 # Letters of a message in one line: some rows of a terminal.
 _LINE_LETTERS = 500
 

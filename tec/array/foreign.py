@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import kind_of
+from ..errors import kind_of, shown
 from ..runtime.arrays import dlpack as protocol
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.arrays.ndarray import NDArray, array, empty, from_dlpack, from_numpy
@@ -41,7 +41,9 @@ def no_array(x: Any, what: str = "the operand") -> ArrayTypeError:
         return ArrayTypeError(
             f"{what} is a number, and an array is needed: {x!r}", hint="tec.array.asarray(x) makes one"
         )
-    return ArrayTypeError(f"{what} is neither an array nor a number: {x!r}", hint="tec.array.asarray(x) makes an array")
+    return ArrayTypeError(
+        f"{what} is neither an array nor a number: {shown(x)}", hint="tec.array.asarray(x) makes an array"
+    )
 
 
 # ---- NumPy

@@ -16,8 +16,9 @@ from ..choices import warn_of_slower
 from ..choices.families.libraries import using as by_libraries
 from ..choices.store import database, records
 from ..collector import looks_rarely
+from ..door import of_tec
 from ..driver import Building, checks_bounds
-from ..errors import ImportModelError, TecError
+from ..errors import ArgumentError, ImportModelError, TecError
 from ..ir import NOP, Func
 from ..llvmworker import client
 from ..ops.dims import Dim, bind_hint, data_of, evaluate
@@ -106,6 +107,9 @@ def compile(
         to_cache(key, net)
     presented: Network = net if graph.present is None else graph.present(net)
     return presented
+
+
+compile = of_tec(ArgumentError).checked("tec.compile", compile)
 
 
 def _key(

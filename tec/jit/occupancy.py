@@ -6,7 +6,8 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import KernelError
+from ..door import of_tec
+from ..errors import ArgumentError, KernelError
 from ..records import dataclass
 from ..target import Target
 from .packs import arrays_in, device_of, packed
@@ -73,6 +74,9 @@ def occupancy(kernel: Kernel, *args: Any, block: Any = USUAL, shared_bytes: int 
     return _occupancy(compiled.module, compiled.target, x * y * z, shared_bytes)
 
 
+occupancy = of_tec(ArgumentError).checked("tec.kernel.occupancy", occupancy)
+
+
 def _occupancy(module: Any, target: Target, threads: int, shared_bytes: int) -> Occupancy:
     if not target.is_gpu:
         return Occupancy(target.text, threads, None, 0, 0, 1, 1, 1, "cores")
@@ -124,6 +128,9 @@ def launch_configuration(kernel: Kernel, *args: Any, target: Any = None) -> tupl
     a_unit = _CORE_BLOCKS if best.limited_by == "cores" else max(best.blocks, 1)
     most = max((a.size for a in arrays_in(given)), default=1 << 31)
     return max(1, min(units * a_unit, -(-most // best.block))), best.block
+
+
+launch_configuration = of_tec(ArgumentError).checked("tec.kernel.launch_configuration", launch_configuration)
 
 
 def strides_by_grid_size(kernel: Kernel) -> bool:

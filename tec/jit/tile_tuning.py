@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import KernelError, TecError
+from ..errors import KernelError, TecError, kind_of
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device, as_device
 from .tile_arguments import array_of
@@ -36,6 +36,8 @@ class Config:
         pre_hook: Callable[[dict[str, Any]], Any] | None = None,
         ir_override: Any = None,
     ):
+        if not isinstance(kwargs, dict):
+            raise KernelError(f"Config of {kind_of(kwargs)}", hint='Config({"BLOCK": 128}, num_warps=4)')
         self.kwargs, self.num_warps, self.num_stages, self.pre_hook = dict(kwargs), num_warps, num_stages, pre_hook
         self.num_ctas, self.maxnreg = num_ctas, maxnreg
 
@@ -239,6 +241,15 @@ def autotune(
     configs: a list of `Config`. key: names of arguments. The clock of a software GPU means nothing, so the first
     configuration that compiles is used there. Other parameters are Triton's. Returns a decorator.
     """
+    is_list = isinstance(configs, (list, tuple))
+    for c in configs if is_list else [configs]:
+        if not is_list or not _is_config(c):
+            raise KernelError(
+                f"autotune takes a list of configurations, not {kind_of(c)}",
+                hint='autotune([tl.Config({"BLOCK": 128}), tl.Config({"BLOCK": 256})], key=["n"])',
+            )
+    if isinstance(key, str) or not all(isinstance(k, str) for k in key):
+        raise KernelError(f"autotune with the key {key!r}", hint='names of arguments: key=["n"]')
     return lambda fn: Autotuner(
         fn, fn.arg_names, configs, key, reset_to_zero, restore_value, pre_hook, post_hook, prune_configs_by
     )
@@ -265,7 +276,16 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[
 
     `heuristics({"EVEN": lambda args: args["n"] % 128 == 0})`
     """
+    if not isinstance(values, dict) or not all(map(callable, values.values())):
+        raise KernelError(
+            f"heuristics takes functions by the name of the constant, not {values!r}"[:200],
+            hint='heuristics({"EVEN": lambda args: args["n"] % 128 == 0})',
+        )
     return lambda fn: Heuristics(fn, values)
+
+
+def _is_config(c: Any) -> bool:
+    return hasattr(c, "kwargs") and hasattr(c, "num_warps")  # Triton's own, too
 
 
 def _nothing(*_: Any, **named: Any) -> None:

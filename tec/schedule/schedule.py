@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from ..door import called_as_declared, declare_methods
+from ..door import of_tec
 from ..errors import ScheduleError, caller_loc
 from ..ir.spelling import Spelled
 from ..notebook import schedule
@@ -296,10 +296,6 @@ def create_schedule(ops: Any) -> Schedule:
     return Schedule(found)
 
 
-declare_methods(Stage, ScheduleError)
-declare_methods(Schedule, ScheduleError)
-
-
 def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = None) -> Schedule:
     """The schedule of `outputs` that a trace or its text describes. See `Schedule.replay`.
 
@@ -316,6 +312,9 @@ def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = No
     return create_schedule(outputs).replay(trace, intrins)
 
 
-create_schedule = called_as_declared("create_schedule", create_schedule, ScheduleError)
+_DOOR = of_tec(ScheduleError)
+_DOOR.check_methods(Stage)
+_DOOR.check_methods(Schedule)
+create_schedule = _DOOR.checked("create_schedule", create_schedule)
 
 __all__ = ["AttachKind", "Schedule", "Stage", "Trace", "create_schedule", "replay"]

@@ -6,7 +6,7 @@ operation, the operations form a graph, and `tec.create_schedule` takes it from 
 
 from typing import TYPE_CHECKING, Any
 
-from ..door import called_as_declared as _called_as_declared
+from ..door import of_tec as _of_tec
 from ..errors import ExprError as _ExprError
 from ..ir.expr import Var
 from . import ir_builder, tensor_ops  # noqa: F401 - tensor_ops gives whole tensors their operators
@@ -122,9 +122,10 @@ __all__ = [
     "tanh", "thread_axis", "topo_order", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
-# The declarations, whose wrong calls name the call's form and the user's line.
-for _name in "comm_reducer compute const decl_buffer decl_tensor_intrin einsum extern placeholder reduce_axis scan size_var thread_axis var".split():
-    globals()[_name] = _called_as_declared(f"te.{_name}", globals()[_name], _ExprError)
+_of_tec(_ExprError).check_names(
+    globals(), "te",
+    "comm_reducer compute const decl_buffer decl_tensor_intrin einsum extern placeholder reduce_axis scan size_var thread_axis var".split(),
+)  # fmt: skip
 
 # What is read when it is first asked for: name -> the module that has it, "" for the module itself.
 _LATER = {

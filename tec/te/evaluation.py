@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..door import of_tec
 from ..errors import ExprError, kind_of
 from ..ir import expr as E
 from ..ir import interp_ops
@@ -59,6 +60,9 @@ def evaluate(
                 for t, x in zip(op.outputs, _run(op, values, env)):
                     values.setdefault(t, x)
     return [values[t] for t in outputs]
+
+
+evaluate = of_tec(ExprError).checked("te.evaluate", evaluate)
 
 
 def _fed(t: Tensor, x: Array, env: dict[E.Var, Array]) -> Array:

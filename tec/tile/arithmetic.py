@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..door import of_tec
+from ..errors import ArgumentError
 from ..ir.assembly import packed, registers_of
 from . import grammar as G
 from .builder import current, describe, float32, int1, plain
@@ -159,6 +161,9 @@ def cdiv(x: Any, div: Any) -> Any:
     if not isinstance(x, G.Value) and not isinstance(div, G.Value):
         return -(-x // div)
     return (x + (div - 1)) // div
+
+
+cdiv = of_tec(ArgumentError).checked("cdiv", cdiv)  # programs call it beside kernels, too
 
 
 @of_places("tl.fdiv(i.to(tl.float32), 4.0)", "0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75", dtype="float32")

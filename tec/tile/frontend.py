@@ -380,6 +380,11 @@ class Reader(Expressions):
                     if isinstance(test, arithmetic.condition):
                         test = plain(test.value)
                     block.yields = [self.scalar_truth(self.b.of_number(test), "while")]
+                    if stays_true(block):
+                        raise self.error(
+                            "the condition of this while never changes: the loop would not end",
+                            hint="the condition reads a variable that the loop assigns, or loads what another program stores",
+                        )
                 else:
                     frame.loops += 1
                     if self.body(s.body) is not NOTHING:
@@ -392,6 +397,27 @@ class Reader(Expressions):
         op = self.b.op("while", inits, [v.ty for v in inits], blocks)
         values = list(op.results)
         frame.names = {**before, **{n: rebuilt(start[n], values) for n in names}}
+
+
+# What an op gives besides its operands: memory that others write, or what assembly reads.
+_CHANGING = {"load", "atomic", "atomic_cas", "assembly", "while", "for", "if"}
+
+
+def stays_true(condition: G.Block) -> bool:
+    """Whether a loop's condition is the same each turn, and not known to be false: it reads neither what the loop carries nor memory."""
+    ops = set(map(id, condition.ops))
+    stack, seen = list(condition.yields), set(map(id, condition.args))
+    if any(id(v) in seen for v in stack):
+        return False
+    while stack:
+        op = stack.pop().of
+        if op is None or id(op) not in ops:
+            continue
+        if op.name in _CHANGING or any(id(v) in seen for v in op.operands):
+            return False
+        stack.extend(op.operands)
+    value = condition.yields[0].of
+    return value is None or value.name != "const" or bool(value.attrs["value"])
 
 
 def read(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..door import of_tec
+from ..errors import ArgumentError
 from .arithmetic import cdiv as of_tiles
 from .grammar import Value
 
@@ -16,3 +18,7 @@ def cdiv(x: Any, y: Any) -> Any:
 def next_power_of_2(n: int) -> int:
     """The smallest power of two that is at least n; 1 for 0."""
     return 1 << (n - 1).bit_length() if n > 0 else 1
+
+
+_DOOR = of_tec(ArgumentError)
+cdiv, next_power_of_2 = _DOOR.checked("cdiv", cdiv), _DOOR.checked("next_power_of_2", next_power_of_2)

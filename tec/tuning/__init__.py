@@ -15,6 +15,9 @@ from concurrent.futures import Executor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from ..door import of_tec
+from ..errors import ArgumentError
+
 if TYPE_CHECKING:
     from ..target import Target
     from .report import TuneReport
@@ -61,6 +64,9 @@ def tune(
         )  # fmt: skip
         with closing(tuner.database):
             return tuner.run()
+
+
+tune = of_tec(ArgumentError).checked("tec.tune", tune)
 
 
 def make_tuner(

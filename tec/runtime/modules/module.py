@@ -13,6 +13,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ...door import of_tec
 from ...errors import ArgumentError, DeviceError, TecError, other_part
 from ...locks import fork_safe_lock
 from ...notebook import code, escape, table
@@ -498,3 +499,6 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     """
     with read_package(path, "module") as package:
         return Module.from_data(package.meta.get("module"), package.blob)
+
+
+load_module = of_tec(ArgumentError).checked("tec.load_module", load_module)

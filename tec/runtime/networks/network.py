@@ -14,6 +14,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from ...door import of_tec
 from ...errors import ArgumentError, one_line, other_part
 from ...locks import fork_safe_lock
 from ...notebook import table
@@ -469,3 +470,6 @@ def load(path: str | os.PathLike[str]) -> Network:
         params = {n: package.array(n) for n in package.array_names}
         module = Module.from_data(meta.get("module"), package.blob)
     return Network(module, plan, params, report)
+
+
+load = of_tec(ArgumentError).checked("tec.load", load)

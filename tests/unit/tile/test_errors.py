@@ -117,7 +117,16 @@ def logarithm(x):
     tl.store(x, tl.log1p(1.0))  # here: logarithm
 
 
+@tl.jit
+def endless(x):
+    at = tl.load(x)
+    while x:  # here: endless
+        at += 1.0
+    tl.store(x, at)
+
+
 WRONG: list[tuple[Any, str]] = [
+    (endless, "never changes"),
     (shapes, "do not broadcast: 64 and 32"),
     (odd, "100 is none"),
     (carried, "Loop-carried variable total"),
@@ -172,6 +181,11 @@ LAUNCHES: list[tuple[Callable[[], Any], str]] = [
     (lambda: fine[(1,)](X, 2**64, BLOCK=4), "no integer type"),
     (lambda: fine.asm("rocm -mcpu=gfx942", "*fp32", 3, BLOCK=4, num_warps=3), "num_warps=3"),
     (lambda: tl.jit(3), "no Python function"),
+    (lambda: tl.autotune(3, key=[]), "a list of configurations, not an int"),
+    (lambda: tl.autotune([3], key=[]), "a list of configurations, not an int"),
+    (lambda: tl.autotune([tl.Config({})], key="n"), "the key 'n'"),
+    (lambda: tl.heuristics(["n"]), "functions by the name"),
+    (lambda: tl.Config(3), "Config of an int"),
 ]
 
 
