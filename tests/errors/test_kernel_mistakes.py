@@ -508,7 +508,7 @@ def good(x, n):
         (lambda x: good[1, 64](x, "four"), "'four'"),
         (lambda x: good.asm(x, "flaot32[:]"), "is the text 'flaot32[:]'"),
         (lambda x: good[1, 64](x, 1 << 70), "no integer type"),
-        (lambda x: good[1, 64](x, object()), "is a object"),
+        (lambda x: good[1, 64](x, object()), "is an object"),
         (lambda x: good.launch(-3)(x, 4), "the launch is"),
         (lambda x: good.launch(4, block=(2, 2))(x, 4), "2 dimensions for 1 extents"),
         (lambda x: tec.kernel(3), "no Python function"),

@@ -61,7 +61,7 @@ def test_a_wrong_call_is_a_tec_error() -> None:
         (lambda x: xp.sum(x, dim=0), TypeError, "it is called axis here: axis=0"), (lambda x: x.sum(dim=0), TypeError, "it is called axis here: axis=0"),
         (lambda x: xp.fft.fft(x, "a"), TypeError, "tec.array.fft.fft: n is 'a', not an integer or None"),
         (lambda x: x.reshape("a"), TypeError, "Array.reshape: .*shape"), (lambda x: x.repeat("a"), TypeError, "Array.repeat"), (lambda x: x.astype(), TypeError, "Array.astype: missing a required argument: 'dtype'"),
-        (lambda x: tec.vjp(3, x), TypeError, "vjp of a int, no function"), (lambda x: tec.value_and_grad(3), TypeError, "no function"), (lambda x: tec.jvp(lambda v: v, x, x), TypeError, "jvp takes lists or tuples"),
+        (lambda x: tec.vjp(3, x), TypeError, "vjp of an int, no function"), (lambda x: tec.value_and_grad(3), TypeError, "no function"), (lambda x: tec.jvp(lambda v: v, x, x), TypeError, "jvp takes lists or tuples"),
         (lambda x: xp.concat(None), TypeError, "tec.array.concat"), (lambda x: xp.arange("a"), TypeError, r"tec.array.arange: .*start 'a'"),
     ],
 )  # fmt: skip
