@@ -92,6 +92,10 @@ class Door:
         _CHECKED.add(call)
         return call  # type: ignore[return-value]
 
+    def named(self, name: str) -> Callable[[_F], _F]:
+        """A decorator: `checked` under this name."""
+        return lambda function: self.checked(name, function)
+
     def check_names(self, where: dict[str, Any], prefix: str, names: Iterable[str] | None = None) -> None:
         """Replaces functions of a namespace by checked ones: those of `names`, without them all public ones of the package."""
         public = [n for n in where if not n.startswith("_")] if names is None else names

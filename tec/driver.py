@@ -1,8 +1,7 @@
 """lower() and build(): from a schedule to a module. The pass list below is the whole pipeline, top to bottom.
 
 `TEC_DUMP=name[,name]` (or `all`) prints the IR after those passes to stderr; `TEC_VERIFY=1` verifies it after each;
-`TEC_CHECK=bounds` (or `build(..., check="bounds")`) makes CPU code ask what is not proved to be inside of its buffer, and
-prints a list of it.
+`TEC_CHECK=bounds` (or `build(..., check="bounds")`) makes CPU code check the accesses that are not proved, and lists them.
 """
 
 from __future__ import annotations
@@ -171,6 +170,7 @@ def run_passes(
     return func
 
 
+@of_tec(LoweringError).named("tec.lower")
 @deep_recursion()
 def lower(
     sch: Any,
@@ -215,9 +215,6 @@ def lower(
     )
 
 
-lower = of_tec(LoweringError).checked("tec.lower", lower)
-
-
 def _lowered(f: Func, target: Target, checked: bool, most: int | None = None) -> tuple[Func, Func]:
     """A function as callers see it, and of stage "lowered", where parameters are flat and sizes explicit.
 
@@ -259,6 +256,7 @@ def _to_loops(
     return to_loops(sch, list(args), name=name, binds=binds, on_cpu=not target.is_gpu, reads_checked=reads_checked)
 
 
+@of_tec(ArgumentError).named("tec.build")
 @looks_rarely()
 @deep_recursion()
 def build(
@@ -306,9 +304,6 @@ def build(
         for f in loops:
             building.add(f)
         return building.finish()
-
-
-build = of_tec(ArgumentError).checked("tec.build", build)
 
 
 _WATCHERS: list[Callable[[Any], None]] = []

@@ -46,6 +46,7 @@ from .state import declare
 from .units import Unit, make_unit
 
 
+@of_tec(ArgumentError).named("tec.compile")
 @looks_rarely()
 def compile(
     model: Any,
@@ -107,9 +108,6 @@ def compile(
         to_cache(key, net)
     presented: Network = net if graph.present is None else graph.present(net)
     return presented
-
-
-compile = of_tec(ArgumentError).checked("tec.compile", compile)
 
 
 def _key(

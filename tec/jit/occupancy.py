@@ -58,6 +58,7 @@ class Occupancy:
         )
 
 
+@of_tec(ArgumentError).named("tec.kernel.occupancy")
 def occupancy(kernel: Kernel, *args: Any, block: Any = USUAL, shared_bytes: int = 0, target: Any = None) -> Occupancy:
     """What a compute unit holds of `kernel` at once, for arguments as in a launch or their types. Compiles it.
 
@@ -72,9 +73,6 @@ def occupancy(kernel: Kernel, *args: Any, block: Any = USUAL, shared_bytes: int 
     compiled = kernel._for(args, block, 1, shared_bytes, target)
     x, y, z = compiled.launch.block
     return _occupancy(compiled.module, compiled.target, x * y * z, shared_bytes)
-
-
-occupancy = of_tec(ArgumentError).checked("tec.kernel.occupancy", occupancy)
 
 
 def _occupancy(module: Any, target: Target, threads: int, shared_bytes: int) -> Occupancy:
@@ -110,6 +108,7 @@ def _warps_by_registers(registers: int) -> int:
     return 16384 // of_a_warp * 4
 
 
+@of_tec(ArgumentError).named("tec.kernel.launch_configuration")
 def launch_configuration(kernel: Kernel, *args: Any, target: Any = None) -> tuple[int, int]:
     """(blocks of a grid that fills the device once, threads of a block): the block with the most waves of a unit. For kernels that stride over
     their work by `tec.grid_size(1)`. args: as in a launch.
@@ -128,9 +127,6 @@ def launch_configuration(kernel: Kernel, *args: Any, target: Any = None) -> tupl
     a_unit = _CORE_BLOCKS if best.limited_by == "cores" else max(best.blocks, 1)
     most = max((a.size for a in arrays_in(given)), default=1 << 31)
     return max(1, min(units * a_unit, -(-most // best.block))), best.block
-
-
-launch_configuration = of_tec(ArgumentError).checked("tec.kernel.launch_configuration", launch_configuration)
 
 
 def strides_by_grid_size(kernel: Kernel) -> bool:

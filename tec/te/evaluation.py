@@ -30,6 +30,7 @@ Array = Any  # np.ndarray of any dtype
 _CHUNK = 1 << 24  # elements of an index space that are worked on at once
 
 
+@of_tec(ExprError).named("te.evaluate")
 def evaluate(
     outputs: Sequence[Tensor], feeds: Mapping[Tensor, Array], variables: Mapping[E.Var, int] | None = None
 ) -> list[Array]:
@@ -60,9 +61,6 @@ def evaluate(
                 for t, x in zip(op.outputs, _run(op, values, env)):
                     values.setdefault(t, x)
     return [values[t] for t in outputs]
-
-
-evaluate = of_tec(ExprError).checked("te.evaluate", evaluate)
 
 
 def _fed(t: Tensor, x: Array, env: dict[E.Var, Array]) -> Array:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .tuner import Tuner
 
 
+@of_tec(ArgumentError).named("tec.tune")
 def tune(
     what: Any,
     args: Sequence[Any] | None = None,
@@ -64,9 +65,6 @@ def tune(
         )  # fmt: skip
         with closing(tuner.database):
             return tuner.run()
-
-
-tune = of_tec(ArgumentError).checked("tec.tune", tune)
 
 
 def make_tuner(

@@ -31,12 +31,8 @@ from .timing import TimeEvaluator
 Source = str | Callable[[], str]
 _MOST_TEXTS = 20  # functions whose text a notebook can unfold
 _KERNEL_FACTS = {
-    "vgprs": "VGPRs",
-    "agprs": "AGPRs",
-    "sgprs": "SGPRs",
-    "lds_bytes": "LDS, bytes",
-    "vgpr_spills": "spills",
-}
+    "vgprs": "VGPRs", "agprs": "AGPRs", "sgprs": "SGPRs", "lds_bytes": "LDS, bytes", "vgpr_spills": "spills",
+}  # fmt: skip
 _TEXTS = {".ll": "llvm", ".s": "asm", ".asm": "asm", ".ptx": "ptx"}  # sources by the name of a file
 _CODE_OBJECTS = (".hsaco", ".co")
 _DEFAULT_SOURCES = ("llvm", "ptx", "asm", "ir")
@@ -486,6 +482,7 @@ def _text(sources: dict[str, Source], kind: str) -> str:
     return text
 
 
+@of_tec(ArgumentError).named("tec.load_module")
 def load_module(path: str | os.PathLike[str]) -> Module:
     """Read a module that `Module.save`, or `Module.export_library` as a shared object, wrote. PackageError for a damaged or foreign file.
 
@@ -499,6 +496,3 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     """
     with read_package(path, "module") as package:
         return Module.from_data(package.meta.get("module"), package.blob)
-
-
-load_module = of_tec(ArgumentError).checked("tec.load_module", load_module)

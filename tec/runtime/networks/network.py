@@ -446,6 +446,7 @@ class Network:
         write_package(path, "network", meta, blobs, self.params, durable)
 
 
+@of_tec(ArgumentError).named("tec.load")
 def load(path: str | os.PathLike[str]) -> Network:
     """The network that `Network.save` wrote. It runs with NumPy and tec.runtime alone, without the compiler.
 
@@ -470,6 +471,3 @@ def load(path: str | os.PathLike[str]) -> Network:
         params = {n: package.array(n) for n in package.array_names}
         module = Module.from_data(meta.get("module"), package.blob)
     return Network(module, plan, params, report)
-
-
-load = of_tec(ArgumentError).checked("tec.load", load)
