@@ -23,7 +23,7 @@ from tec.graph.builders import Builder, identifier
 from tec.ops.dims import Dim, Size, is_symbolic, names_of
 
 from .remedies import LEFT_TO_TORCH
-from .types import COMPLEX_TYPES, PART_TYPES, array_of, dtype_of, scalar, shape_of, size_of
+from .types import COMPLEX_TYPES, PART_TYPES, Sizes, array_of, dtype_of, scalar
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[Any, Converter] = {}
@@ -106,18 +106,16 @@ def complex_converter_of(target: Any) -> Converter | None:
 class AtenCall(Builder):
     """One call while it is converted. `dtype` and `shape`: of its (first) result; `types`: of all; `common`: the type that torch's promotion gives its operands."""
 
-    def __init__(self, graph: Graph, node: Node, names: Mapping[str, str], earlier: Mapping[Node, Any]):
+    def __init__(self, graph: Graph, node: Node, sizes: Sizes, earlier: Mapping[Node, Any]):
         super().__init__(graph, identifier(node.name), origin_of(node))
         self.node = node
         self.earlier = earlier  # what the calls before became
-        self.names = names
+        self.sizes = sizes
         self.target = node.target
         val = node.meta.get("val")
         results = val if isinstance(val, (tuple, list)) else [val]
         self.types: list[tuple[str, tuple[Size, ...]] | None] = [
-            (COMPLEX_TYPES.get(v.dtype) or dtype_of(v.dtype), shape_of(v, names))
-            if isinstance(v, torch.Tensor)
-            else None
+            (COMPLEX_TYPES.get(v.dtype) or dtype_of(v.dtype), sizes.shape(v)) if isinstance(v, torch.Tensor) else None
             for v in results
         ]
         first = next((t for t in self.types if t is not None), None)
@@ -158,6 +156,11 @@ class AtenCall(Builder):
         if isinstance(x, Dim):
             return self.cast(self.graph.sizes(x, "size"), dtype)
         return self.const(scalar(x, dtype), dtype)
+
+    def whole(self, value: Value, shape: Sequence[Size]) -> Value:
+        """All of a value, by other words for its sizes."""
+        rank = len(shape)
+        return self.op("slice", value, starts=(0,) * rank, steps=(1,) * rank, sizes=tuple(shape))
 
     def iota(self, size: Size, start: Any = 0, step: Any = 1, dtype: str = "int64") -> Value:
         """start, start + step, ..."""
@@ -237,12 +240,12 @@ def convert(
     frozen: placeholders that are constants, by name. names: other names for torch's size symbols.
     collect: calls that cannot be converted are noted, and what follows them is tried all the same; else the first raises ImportModelError.
     """
-    return _Conversion(graph, frozen or {}, names or {}, collect).run()
+    return _Conversion(graph, frozen or {}, Sizes(names), collect).run()
 
 
-def called(module: torch.fx.GraphModule, graph: Graph, values: Sequence[Any], names: Mapping[str, str]) -> list[Any]:
+def called(module: torch.fx.GraphModule, graph: Graph, values: Sequence[Any], sizes: Sizes) -> list[Any]:
     """The results of a body's calls on these values (a branch, a loop's trip), which are made in `graph`."""
-    return _Conversion(module.graph, {}, names, False).inlined(graph, values)
+    return _Conversion(module.graph, {}, sizes, False).inlined(graph, values)
 
 
 class _Failed:
@@ -253,10 +256,8 @@ _FAILED = _Failed()
 
 
 class _Conversion:
-    def __init__(
-        self, source: torch.fx.Graph, frozen: Mapping[str, torch.Tensor], names: Mapping[str, str], collect: bool
-    ):
-        self.source, self.frozen, self.names, self.collect = source, frozen, names, collect
+    def __init__(self, source: torch.fx.Graph, frozen: Mapping[str, torch.Tensor], sizes: Sizes, collect: bool):
+        self.source, self.frozen, self.sizes, self.collect = source, frozen, sizes, collect
         self.graph = Graph("torch")
         self.env: dict[Node, Any] = {}
         self.made = Conversion(self.graph)
@@ -308,7 +309,7 @@ class _Conversion:
             if not isinstance(v, torch.Tensor):
                 return _FAILED
             try:
-                return self.graph.input(identifier(node.name), dtype_of(v.dtype), shape_of(v, self.names))
+                return self.graph.input(identifier(node.name), dtype_of(v.dtype), self.sizes.shape(v))
             except TecError:
                 return _FAILED
 
@@ -325,7 +326,7 @@ class _Conversion:
             try:
                 if val.layout is not torch.strided:
                     raise ImportModelError(f"a tensor of layout {val.layout}", hint="x.to_dense()")
-                value = self.graph.input(identifier(node.name), dtype_of(val.dtype), shape_of(val, self.names))
+                value = self.graph.input(identifier(node.name), dtype_of(val.dtype), self.sizes.shape(val))
             except TecError as error:
                 if not self.collect:
                     raise _located(error, node) from None
@@ -343,12 +344,12 @@ class _Conversion:
         for k, name in enumerate(("real", "imag")):
             self.made.parts[len(self.made.inputs)] = k
             self.made.inputs.append(node.name)
-            made.append(self.graph.input(identifier(f"{node.name}_{name}"), part, shape_of(val, self.names)))
+            made.append(self.graph.input(identifier(f"{node.name}_{name}"), part, self.sizes.shape(val)))
         return Complex(*made)
 
     def _size(self, val: Any) -> Any:
         try:
-            return size_of(val, self.names)
+            return self.sizes.of(val)
         except TecError:
             return _FAILED
 
@@ -384,7 +385,7 @@ class _Conversion:
                 )  # type: ignore[union-attr]
             return part
         if isinstance(val, torch.SymInt) or (isinstance(val, int) and not isinstance(val, bool)):
-            return self._known(size_of(val, self.names))
+            return self._known(self.sizes.of(val))
         if isinstance(val, (bool, float)):
             return val
         if is_assertion(node):
@@ -395,7 +396,7 @@ class _Conversion:
             raise ImportModelError(f"{target} has no conversion", hint=LEFT_TO_TORCH)
         args = torch.fx.node.map_aggregate(node.args, self._argument)
         kwargs = {k: torch.fx.node.map_aggregate(v, self._argument) for k, v in node.kwargs.items() if k not in _PLACE}
-        call = AtenCall(self.graph, node, self.names, self.env)
+        call = AtenCall(self.graph, node, self.sizes, self.env)
         if call.dtype in PART_TYPES or holds_complex([args, list(kwargs.values())]):
             convert = complex_converter_of(target)
         if convert is None:
@@ -407,30 +408,30 @@ class _Conversion:
         if isinstance(val, torch.Tensor):
             if isinstance(made, (tuple, list)):
                 made = made[0]
-            self._check(made, call.dtype, call.shape, call)
-        else:
-            made = tuple(made)
-            for m, t in zip(made, call.types):
-                if m is not None and t is not None:
-                    self._check(m, *t, call)
-        return made
+            return self._fitting(made, call.dtype, call.shape, call)
+        types = [*call.types, *[None] * len(made)]
+        return tuple(m if m is None or t is None else self._fitting(m, *t, call) for m, t in zip(made, types))
 
     @staticmethod
-    def _check(made: Any, dtype: str, shape: Sequence[Size], call: AtenCall) -> None:
+    def _fitting(made: Any, dtype: str, shape: Sequence[Size], call: AtenCall) -> Any:
+        """What a rule made, its sizes in the form that the call's have. Raises ImportModelError where it is not of torch's type."""
         if isinstance(made, Complex) and dtype in PART_TYPES:
-            for part in filter(None, (made.real, made.imag)):
-                _Conversion._check(part, PART_TYPES[dtype], shape, call)
-            return
+            real, imag = (
+                p if p is None else _Conversion._fitting(p, PART_TYPES[dtype], shape, call)
+                for p in (made.real, made.imag)
+            )
+            return Complex(real, imag)
         if not isinstance(made, Value):
             raise ImportModelError(
                 f"{call.target} gives {type(made).__name__}",
                 hint="a rule of custom_op returns the values that the operator gives, or a tuple of them",
             )
-        if made.dtype != dtype or made.shape != tuple(shape):
+        if made.dtype != dtype or tuple(map(call.sizes.form, made.shape)) != tuple(shape):
             raise ImportModelError(
                 f"{call.target} is converted to {made.type}, torch's is {dtype}{list(shape)}",
                 hint="a rule of custom_op makes the type and shape of the operator's registered fake; cast or reshape in it",
             )
+        return made if made.shape == tuple(shape) else call.whole(made, shape)
 
     def _argument(self, x: Any) -> Any:
         if isinstance(x, Node):
@@ -438,7 +439,7 @@ class _Conversion:
             if isinstance(found, _Failed):
                 raise ImportModelError(f"it reads {x.name}, which tec does not make", hint=LEFT_TO_TORCH)
             return self._known(found) if isinstance(found, Dim) else found
-        return self._known(size_of(x, self.names)) if isinstance(x, torch.SymInt) else x
+        return self._known(self.sizes.of(x)) if isinstance(x, torch.SymInt) else x
 
     def _known(self, size: Size) -> Size:
         """A size of names that tensors of the network have. ImportModelError for another: a number that Python gave, which no call's tensors tell."""

@@ -23,7 +23,7 @@ _HIGHER = torch.ops.higher_order
 
 def body_of(c: AtenCall, module: Any, graph: Graph, values: Sequence[Any]) -> list[Value]:
     """The results of a body, all of which are tensors, built in `graph`."""
-    made = called(module, graph, values, c.names)
+    made = called(module, graph, values, c.sizes)
     if not all(isinstance(v, Value) for v in made):
         raise ImportModelError(
             f"a body of {c.target} gives what is no real tensor",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from tec import ImportModelError
 from tec.ops.dims import Dim, Size, maximum, minimum
@@ -93,8 +94,43 @@ def expression_of(e: Any, names: Mapping[str, str]) -> Size:
     raise ImportModelError(f"the size {e}", hint=FIX_THE_SIZE)
 
 
-def shape_of(value: torch.Tensor, names: Mapping[str, str] | None = None) -> tuple[Size, ...]:
-    return tuple(size_of(n, names) for n in value.shape)
+class Sizes:
+    """The sizes of one graph, each expression in the form in which it came first: torch's guards may hold that two are one (of an image of `s` rows, halved and doubled
+    again, 2 * ((s + 1) // 2) is s where both are added). names: other names for torch's symbols."""
+
+    def __init__(self, names: Mapping[str, str] | None = None):
+        self.names = names or {}
+        self._forms: dict[Dim, Dim] = {}
+        self._first: list[torch.SymInt] = []  # of each form that stands for itself
+        self._dims: list[Dim] = []
+
+    def of(self, n: Any) -> Size:
+        """An int, or the `Dim` that a SymInt of torch stands for. Raises ImportModelError for what no shape gives."""
+        size = size_of(n, self.names)
+        if not isinstance(size, Dim):
+            return size
+        found = self._forms.get(size)
+        if found is None:
+            same = (
+                d for s, d in zip(self._first, self._dims) if _hint(s) == _hint(n) and statically_known_true(s == n)
+            )
+            found = self._forms[size] = next(same, size)
+            if found is size:
+                self._first.append(n)
+                self._dims.append(size)
+        return found
+
+    def shape(self, value: torch.Tensor) -> tuple[Size, ...]:
+        return tuple(map(self.of, value.shape))
+
+    def form(self, size: Size) -> Size:
+        """The form of a size that tec works out, of those that torch has."""
+        return self._forms.get(size, size) if isinstance(size, Dim) else size
+
+
+def _hint(n: torch.SymInt) -> int | None:
+    """The size in the call that the graph was traced for: what differs there is not the same."""
+    return n.node.hint if n.node.has_hint() else None  # type: ignore[no-any-return]
 
 
 def scalar(x: Any, dtype: str) -> Any:

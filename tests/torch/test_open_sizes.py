@@ -117,3 +117,29 @@ def test_causal_attention_of_open_heads():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     check(attend, drawn(*[(2, 3, 6, 8)] * 3), drawn(*[(3, 2, 5, 4)] * 3))
+
+
+class _Skips(nn.Module):
+    """Halved, doubled, and joined with what it was: the sides must be even, which torch's guards say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.middle = nn.Conv2d(4, 4, 3, padding=1)
+        self.up = nn.Conv2d(7, 2, 3, padding=1)
+
+    def forward(self, x):
+        y = self.middle(self.down(x).relu())
+        y = F.interpolate(y, scale_factor=2.0, mode="nearest")
+        y = self.up(torch.cat([y, x], 1))
+        return y + y.mean((2, 3), keepdim=True)
+
+
+def test_sizes_that_guards_make_equal_are_one():
+    """Once the joined image had another form of its sides than torch's, and most calls behind it stayed torch's."""
+    m = _Skips().eval()
+    fast = torch.compile(m, backend="tec", dynamic=True, options={"strict": True})
+    with torch.no_grad():
+        for shape in ((2, 3, 16, 12), (1, 3, 20, 20), (3, 3, 8, 30)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(fast(x), m(x), rtol=1e-5, atol=1e-5)
