@@ -346,11 +346,11 @@ def complete(config: dict[str, Any]) -> None:
         config["rope_parameters"] = dict(_MINISTRAL3_ROPE)
     if kind == "gemma" and config["hidden_act"] == "gelu":
         config["hidden_act"] = "gelu_pytorch_tanh"  # the first files said the one and meant the other
+    if kind == "smollm3" and config.get("layer_types") is not None:
+        config["use_sliding_window"] = True  # it says which layers have a window where `layer_types` does not
     layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)
     if config.get("layer_types") is None and rule is not None and type(layers) is int and 0 < layers < 1 << 16:
         config["layer_types"] = [rule(config, k) for k in range(layers)]
-    if kind == "smollm3" and config.get("use_sliding_window") is False:
-        config["use_sliding_window"] = True  # it says which layers have a window where `layer_types` does not
 
 
 def _heads(config: dict[str, Any]) -> Any:
