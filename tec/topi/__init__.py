@@ -10,10 +10,12 @@ networks use; `topi.schedule` is the choice that networks get:
 """
 
 from . import (
+    backward,
     batches,
     broadcast,
     channels_last,
     deformable,
+    fixed_point,
     generic,
     image,
     math,
@@ -24,6 +26,7 @@ from . import (
     reduction,
     resizing,
     scatter,
+    signals,
     sparse,
     tag,
     transform,
@@ -32,12 +35,15 @@ from . import (
 )
 from .broadcast import *  # noqa: F403
 from .door import check_names
+from .fixed_point import fixed_point_multiply, fixed_point_multiply_per_axis
 from .generic import schedule
 from .math import *  # noqa: F403
 from .placing import *  # noqa: F403
 from .reduction import *  # noqa: F403
 from .scatter import *  # noqa: F403
+from .signals import *  # noqa: F403
 from .transform import *  # noqa: F403
+from .utils import InvalidShapeError as InvalidShapeError
 
 __all__ = [
     "broadcast",
@@ -60,12 +66,23 @@ __all__ += reduction.__all__
 __all__ += transform.__all__
 __all__ += scatter.__all__
 __all__ += placing.__all__
+__all__ += signals.__all__
+__all__ += ["InvalidShapeError", "fixed_point_multiply", "fixed_point_multiply_per_axis"]
 
-for _part in (channels_last, batches, recurrent, deformable):  # `nn` has them, which they are made of
+_FIXED = [n for n in fixed_point.__all__ if not n.startswith("fixed_point_")]
+for _part in (channels_last, batches, recurrent, deformable, backward):  # `nn` has them, which they are made of
     for _name in _part.__all__:
         setattr(nn, _name, getattr(_part, _name))
-nn.sparse_dense = sparse.sparse_dense  # type: ignore[attr-defined]  # where TVM has it
-nn.__all__ += [*channels_last.__all__, *batches.__all__, *recurrent.__all__, *deformable.__all__, "sparse_dense"]
+for _name in _FIXED:
+    setattr(nn, _name, getattr(fixed_point, _name))
+# where TVM has them
+_SPARSE = ["sparse_add", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose"]
+for _name in _SPARSE:
+    setattr(nn, _name, getattr(sparse, _name))
+nn.layout_transform, nn.softmax_common = transform.layout_transform, nn.softmax  # type: ignore[attr-defined]
+nn.__all__ += [
+    *channels_last.__all__, *batches.__all__, *recurrent.__all__, *deformable.__all__, *backward.__all__, *_FIXED, *_SPARSE, "layout_transform", "softmax_common",
+]  # fmt: skip
 
 
 for _name in resizing.__all__:

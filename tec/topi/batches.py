@@ -1,4 +1,4 @@
-"""Pictures cut into batches and put together again, resampled volumes, and losses: `topi.nn.space_to_batch_nd`, `batch_to_space_nd`, `adaptive_pool3d`,
+"""Pictures cut into batches and put together again, resampled volumes, and losses: `topi.nn.space_to_batch_nd`, `batch_to_space_nd`,
 `upsampling3d`, `nll_loss`, `scale_shift_nhwc`, `conv1d`."""
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from ..te import Tensor
 from . import nn
 from . import reduction as reductions
 from .channels_last import conv1d_nwc
-from .operators import compute, tensor, type_of
+from .operators import axis_of, check_sizes, compute, tensor, type_of
 from .resizing import resize3d
 from .tag import BROADCAST, INJECTIVE
 from .transform import reshape, strided_slice, transpose
 
 __all__ = [
-    "adaptive_pool3d", "batch_to_space_nd", "conv1d", "nll_loss", "scale_shift_nhwc", "space_to_batch_nd", "upsampling3d",
+    "batch_to_space_nd", "conv1d", "fifo_buffer", "nll_loss", "scale_shift_nchwc", "scale_shift_nhwc", "space_to_batch_nd",
+    "unpack_NCHWc_to_nchw", "upsampling3d",
 ]  # fmt: skip
 
 
@@ -95,25 +96,6 @@ def batch_to_space_nd(
     return strided_slice(made, [0, *begin, *[0] * len(rest)], [batch // total, *stop, *rest])
 
 
-def adaptive_pool3d(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCDHW") -> Tensor:
-    """Windows that divide the volume into `output_size` places. Raises ExprError where they do not divide it evenly, and for another layout.
-
-    >>> topi.nn.adaptive_pool3d(te.placeholder((1, 2, 4, 6, 8), name="x"), (2, 2, 2), "avg").shape
-    (1, 2, 2, 2, 2)
-    """
-    x = tensor(data, "adaptive_pool3d")
-    space = type_of(x).shape[2:]
-    out = _numbers(
-        output_size if isinstance(output_size, (list, tuple)) else [output_size] * 3, "adaptive_pool3d: output_size", 3
-    )
-    if layout != "NCDHW" or any(n % o for n, o in zip(space, out)):
-        raise ExprError(
-            f"adaptive_pool3d of {space} places to {out}, layout {layout}", hint="NCDHW, and sizes that divide evenly"
-        )
-    window = [n // o for n, o in zip(space, out)]
-    return nn.pool3d(x, window, window, [1] * 3, [0] * 6, pool_type)
-
-
 def upsampling3d(
     data: Tensor,
     scale_d: float,
@@ -168,6 +150,54 @@ def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     """
     x, a, b = (tensor(t, "scale_shift_nhwc") for t in (Input, Scale, Shift))
     return compute(x.shape, lambda *i: x(*i) * a(i[-1]) + b(i[-1]), "scale_shift", BROADCAST)
+
+
+def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
+    """Input * Scale + Shift of (batch, chunks, height, width, block), one of each a channel: (chunks, block).
+
+    >>> v = te.placeholder((2, 8), name="v")
+    >>> topi.nn.scale_shift_nchwc(te.placeholder((1, 2, 4, 5, 8), name="x"), v, v).shape
+    (1, 2, 4, 5, 8)
+    """
+    x, a, b = (tensor(t, "scale_shift_nchwc") for t in (Input, Scale, Shift))
+    return compute(x.shape, lambda n, k, h, w, c: x(n, k, h, w, c) * a(k, c) + b(k, c), "scale_shift", BROADCAST)
+
+
+def unpack_NCHWc_to_nchw(packed_out: Tensor, out_dtype: str) -> Tensor:
+    """(batch, chunks, height, width, block) as (batch, channels, height, width) of `out_dtype`.
+
+    >>> topi.nn.unpack_NCHWc_to_nchw(te.placeholder((1, 2, 4, 5, 8), name="x"), "float32").shape
+    (1, 16, 4, 5)
+    """
+    x = tensor(packed_out, "unpack_NCHWc_to_nchw")
+    n, chunks, height, width, block = x.shape
+    return compute(
+        (n, chunks * block, height, width),
+        lambda n, c, h, w: te.cast(out_dtype, x[n, te.indexdiv(c, block), h, w, te.indexmod(c, block)]), "unpack", INJECTIVE,
+    )  # fmt: skip
+
+
+def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
+    """The buffer moved on along `axis`: as many of its first elements leave as `data` has, which stands at its end then. Raises ExprError where shapes do not meet.
+
+    >>> topi.nn.fifo_buffer(te.placeholder((2, 3), name="x"), te.placeholder((2, 8), name="b"), 1).shape
+    (2, 8)
+    """
+    x, b = tensor(data, "fifo_buffer"), tensor(buffer, "fifo_buffer")
+    if x.ndim != b.ndim or x.dtype != b.dtype:
+        raise ExprError(
+            f"fifo_buffer of {x.dtype} {x.shape} into {b.dtype} {b.shape}", hint="one dtype, as many dimensions"
+        )
+    d = axis_of(axis, x.ndim, "fifo_buffer")
+    check_sizes("fifo_buffer", *((m, n) for k, (m, n) in enumerate(zip(x.shape, b.shape)) if k != d))
+    new, size = x.shape[d], b.shape[d]
+
+    def element(*i: Any) -> Any:
+        at = i[d] + new  # in the buffer and then the data
+        old = b(*i[:d], at, *i[d + 1 :])
+        return te.if_then_else(at < size, old, x(*i[:d], at - size, *i[d + 1 :]))
+
+    return compute(b.shape, element, "fifo_buffer", INJECTIVE)
 
 
 def nll_loss(

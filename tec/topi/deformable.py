@@ -7,10 +7,11 @@ from typing import Any
 from .. import te
 from ..errors import ExprError
 from ..te import Tensor
-from .nn import _list, _padding
 from .operators import compute, tensor, type_of
 from .tag import INJECTIVE
 from .transform import transpose
+from .window import numbers as _list
+from .window import padding_of
 
 __all__ = ["correlation_nchw", "deformable_conv2d_nchw", "deformable_conv2d_nhwc"]
 
@@ -76,7 +77,7 @@ def deformable_conv2d_nchw(
             hint="groups is 1, and the groups of offsets divide the channels",
         )
     steps, spread = _list(strides, 2, f"{what}: strides"), _list(dilation, 2, f"{what}: dilation")
-    before, _ = _padding(padding, (high, wide), spread, what)
+    before, _ = padding_of(padding, (high, wide), spread, what)
     size, each = moved.shape[2:], channels // deformable_groups
 
     def pixel(b: Any, c: Any, y: Any, z: Any) -> Any:

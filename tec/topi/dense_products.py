@@ -8,8 +8,9 @@ from ..te import Tensor
 from . import broadcast
 from .operators import tensor
 from .transform import matmul as _matmul
+from .transform import reshape, transpose
 
-__all__ = ["batch_matmul", "dense", "matmul"]
+__all__ = ["batch_matmul", "dense", "dense_pack", "matmul"]
 
 
 def matmul(
@@ -43,3 +44,11 @@ def batch_matmul(
     return _matmul(
         tensor(tensor_a, "batch_matmul"), tensor(tensor_b, "batch_matmul"), transpose_a, transpose_b, out_dtype
     )
+
+
+def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Tensor:
+    """As `dense`, with the weight in blocks of rows: (n / block, k, block)."""
+    a, b = tensor(data, "dense_pack"), tensor(weight, "dense_pack")
+    chunks, depth, block = b.shape
+    plain = reshape(transpose(b, (0, 2, 1)), (chunks * block, depth))
+    return dense(a, plain, bias, out_dtype)

@@ -20,12 +20,12 @@ _THREADS, _LANES = 256, 16  # a work-group that fills every chip's units, and a 
 
 # What a template fits follows from the definition, whatever the schedule is named after.
 _NAMED = """
-adaptive_pool argsort batch_matmul batch_norm concatenate conv1d_ncw conv1d_nwc conv1d_transpose_ncw conv2d_NCHWc conv2d_hwcn conv2d_nchw
+adaptive_pool argsort batch_matmul batch_norm binarize_pack binary_dense concatenate conv1d_ncw conv1d_nwc conv1d_transpose_ncw conv2d_NCHWc conv2d_hwcn conv2d_nchw
 conv2d_nhwc conv2d_transpose_nchw conv3d_ncdhw conv3d_ndhwc conv3d_transpose_ncdhw correlation_nchw deformable_conv2d_nchw deformable_conv2d_nhwc
 dense dense_nopack dense_pack depthwise_conv2d_NCHWc depthwise_conv2d_nchw depthwise_conv2d_nhwc dilation2d_nchw dilation2d_nhwc einsum extern
 fast_softmax get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2d_nhwc group_conv2d_transpose_nchw injective lrn lstm
-matmul multibox_detection multibox_prior multibox_transform_loc nms pool proposal reduce reorg roi_align roi_pool scan softmax sort sparse_dense
-topk transpose
+matmul multibox_detection multibox_prior multibox_transform_loc nms pool pool_grad proposal reduce reorg roi_align roi_pool scan softmax sort sparse_dense
+sparse_transpose topk transpose
 """.split()
 
 __all__ = ["default_schedule", "schedule", "schedule_injective_from_existing", *(f"schedule_{n}" for n in _NAMED)]

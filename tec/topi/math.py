@@ -7,12 +7,13 @@ from typing import Any
 
 from .. import te
 from ..errors import listed
+from ..ir.expr import IntImm
 from ..te import Tensor
 from ..te.tensor_ops import ELEMWISE, elementwise
 from .operators import output, tensor
 
 __all__ = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "clip", "cos", "cosh", "erf", "exp", "exp2", "fast_erf", "fast_exp",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "ceil_log2", "clip", "cos", "cosh", "erf", "exp", "exp2", "fast_erf", "fast_exp",
     "fast_tanh", "floor", "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "logical_not", "negative", "reinterpret", "round", "rsqrt",
     "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 ]  # fmt: skip
@@ -78,6 +79,21 @@ def cast(x: Any, dtype: Any) -> Any:
     'float16'
     """
     return x.astype(dtype) if isinstance(x, Tensor) else te.cast(dtype, x)
+
+
+def ceil_log2(x: Any) -> Any:
+    """The base-2 logarithm of a number or an expression, rounded up; of an integer as its own type.
+
+    >>> topi.ceil_log2(te.const(9, "int32"))
+    4
+    """
+    v = te.const(x) if isinstance(x, (int, float)) else x
+    if "float" in v.dtype:
+        return te.ceil(te.log2(v))
+    if isinstance(v, IntImm):
+        return te.const(max(v.value - 1, 0).bit_length(), v.dtype)
+    bits = int(v.dtype.removeprefix("u").removeprefix("int"))
+    return te.cast(v.dtype, te.select(v <= 1, te.const(0, "int32"), bits - te.cast("int32", te.clz(v - 1))))
 
 
 def reinterpret(x: Tensor, dtype: str) -> Tensor:

@@ -10,15 +10,18 @@ from ..errors import ExprError, listed
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, ELEMWISE, elementwise
 from . import broadcast
-from .dense_products import batch_matmul, dense, matmul
+from .dense_products import batch_matmul, dense, dense_pack, matmul
 from .norms import along, batch_norm, group_norm, instance_norm, layer_norm, lrn, rms_norm
 from .operators import compute, output, tensor, type_of
+from .pooling import adaptive_pool, adaptive_pool1d, adaptive_pool3d, global_pool, pool1d, pool2d, pool3d
 from .tag import INJECTIVE
 from .transform import reshape
+from .window import numbers as _list
+from .window import padding_of
 
 __all__ = [
-    "adaptive_pool", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d_ncw", "conv1d_transpose_ncw", "conv2d", "conv2d_nchw", "conv2d_transpose_nchw", "conv3d_ncdhw", "conv3d_transpose_ncdhw",
-    "dense", "depthwise_conv2d_nchw", "dilate", "fast_softmax", "flatten", "gelu", "global_pool", "group_conv1d_ncw", "group_conv2d_nchw", "group_conv2d_transpose_nchw", "group_norm", "instance_norm", "layer_norm",
+    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul", "batch_norm", "bias_add", "conv1d_ncw", "conv1d_transpose_ncw", "conv2d", "conv2d_nchw", "conv2d_transpose_nchw", "conv3d_ncdhw", "conv3d_transpose_ncdhw",
+    "dense", "dense_pack", "depthwise_conv2d_nchw", "dilate", "fast_softmax", "flatten", "gelu", "global_pool", "group_conv1d_ncw", "group_conv2d_nchw", "group_conv2d_transpose_nchw", "group_norm", "instance_norm", "layer_norm",
     "leaky_relu", "log_softmax", "lrn", "matmul", "pad", "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "scale_shift_nchw", "softmax",
 ]  # fmt: skip
 __dir__ = listed(__name__)
@@ -64,30 +67,6 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 # ---- convolutions and windows
 
 
-def _list(v: Any, n: int, what: str) -> tuple[int, ...]:
-    made = (v,) * n if isinstance(v, int) else tuple(v)
-    if len(made) != n or not all(isinstance(k, int) for k in made):
-        raise ExprError(f"{what} is {v!r}", hint=f"give a number, or {n} of them")
-    return made
-
-
-def _padding(
-    padding: Any, kernel: Sequence[int], dilation: Sequence[int], what: str
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Padding in front and behind from te's forms: a number, one a dimension, or all fronts and then all backs; "SAME" (the larger half in front), "VALID"."""
-    n = len(kernel)
-    if isinstance(padding, str):
-        if padding.upper() not in ("SAME", "VALID"):
-            raise ExprError(f"{what}: padding {padding!r}", hint="it is numbers, 'SAME' or 'VALID'")
-        whole = [d * (k - 1) if padding.upper() == "SAME" else 0 for k, d in zip(kernel, dilation)]
-        return tuple(w - w // 2 for w in whole), tuple(w // 2 for w in whole)
-    if isinstance(padding, int) or len(padding) == n:
-        both = _list(padding, n, f"{what}: padding")
-        return both, both
-    both = _list(padding, 2 * n, f"{what}: padding")
-    return both[:n], both[n:]
-
-
 def _window(weight: Tensor, n: int, what: str) -> tuple[int, ...]:
     shape = type_of(tensor(weight, what)).shape
     if len(shape) != n + 2 or not all(isinstance(k, int) for k in shape[2:]):
@@ -111,7 +90,7 @@ def _conv(
 ) -> Tensor:
     x, kernel = tensor(x, what), _window(w, n, what)
     dilations = _list(dilation, n, f"{what}: dilation")
-    before, after = _padding(padding, kernel, dilations, what)
+    before, after = padding_of(padding, kernel, dilations, what)
     steps = _list(strides, n, f"{what}: strides")
     y = output(
         "conv", [x, w], kernel=kernel, strides=steps, dilations=dilations, before=before, after=after, groups=groups
@@ -223,7 +202,7 @@ def _conv_transpose(
 ) -> Tensor:
     x, kernel = tensor(x, what), _window(w, n, what)
     steps, more = _list(strides, n, f"{what}: strides"), _list(output_padding, n, f"{what}: output_padding")
-    before, after = _padding(padding, kernel, (1,) * n, what)
+    before, after = padding_of(padding, kernel, (1,) * n, what)
     space = tuple(
         (size - 1) * s + k + p - b - a
         for size, s, k, p, b, a in zip(type_of(x).shape[2:], steps, kernel, more, before, after)
@@ -263,117 +242,6 @@ def conv3d_transpose_ncdhw(
 ) -> Tensor:
     """As `conv2d_transpose_nchw`, of (batch, channels, depth, height, width) with (in, out, z, y, x)."""
     return _conv_transpose("conv3d_transpose_ncdhw", 3, Input, Filter, strides, padding, out_dtype, output_padding, 1)
-
-
-def _pool(
-    n: int,
-    data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    pool_type: str,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    layout: str,
-) -> Tensor:
-    """Windows of `n` spatial dimensions, of which the maximum or the mean is taken. Raises ExprError for layouts, types and windows that are none."""
-    what = f"pool{n}d"
-    x = tensor(data, what)
-    if x.ndim != n + 2 or (layout and layout != "NCDHW"[:2] + "DHW"[-n:]):
-        raise ExprError(
-            f"{what} of {x.name} of {x.ndim} dimensions in layout {layout!r}",
-            hint=f"images are (batch, channels, {n} spatial)",
-        )
-    if pool_type not in ("max", "avg"):
-        raise ExprError(f"{what} of type {pool_type!r}", hint="it is 'max' or 'avg'")
-    window, steps, dilations = (
-        _list(v, n, f"{what}: {name}") for v, name in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation"))
-    )
-    before, after = _padding(padding, window, dilations, what)
-    spans = [
-        s + b + a - d * (k - 1) - 1 for s, k, d, b, a in zip(type_of(x).shape[2:], window, dilations, before, after)
-    ]
-    out = [(-(-v // s) if ceil_mode else v // s) + 1 for v, s in zip(spans, steps)]
-    wide = tuple(a + (o - 1) * s - v for a, o, s, v in zip(after, out, steps, spans)) if ceil_mode else after
-    extra: dict[str, Any] = {"include_pad": count_include_pad, "counted_after": after} if pool_type == "avg" else {}
-    return output(
-        f"{pool_type}_pool",
-        [x],
-        kernel=window,
-        strides=steps,
-        dilations=dilations,
-        before=before,
-        after=wide,
-        out_space=tuple(out),
-        **extra,
-    )
-
-
-def pool1d(
-    data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    pool_type: str,
-    ceil_mode: bool = False,
-    layout: str = "NCW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """As `pool2d`, of (batch, channels, width)."""
-    return _pool(1, data, kernel, stride, dilation, padding, pool_type, ceil_mode, count_include_pad, layout)
-
-
-def pool2d(
-    data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    pool_type: str,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """The largest element ("max") or the mean ("avg") of each window. `padding`: a number, (y, x) or (top, left, bottom, right); `ceil_mode` keeps a
-    last window that overhangs; `count_include_pad`: whether a mean counts padding as zeros. Raises ExprError."""
-    return _pool(2, data, kernel, stride, dilation, padding, pool_type, ceil_mode, count_include_pad, layout)
-
-
-def pool3d(
-    data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    pool_type: str,
-    ceil_mode: bool = False,
-    layout: str = "NCDHW",
-    count_include_pad: bool = True,
-) -> Tensor:
-    """As `pool2d`, of (batch, channels, depth, height, width)."""
-    return _pool(3, data, kernel, stride, dilation, padding, pool_type, ceil_mode, count_include_pad, layout)
-
-
-def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
-    """The largest element or the mean of each channel's picture, as (batch, channels, 1, 1)."""
-    x = tensor(data, "global_pool")
-    if pool_type not in ("max", "avg"):
-        raise ExprError(f"global_pool of type {pool_type!r}", hint="it is 'max' or 'avg'")
-    return output(
-        "reduce_max" if pool_type == "max" else "reduce_mean", [x], axes=tuple(range(2, x.ndim)), keepdims=True
-    )
-
-
-def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:
-    """Windows that divide the picture into `output_size` places. Raises ExprError where they do not divide it evenly."""
-    x = tensor(data, "adaptive_pool")
-    space, out = type_of(x).shape[2:], _list(output_size, 2, "adaptive_pool: output_size")
-    if any(n % o for n, o in zip(space, out)):
-        raise ExprError(f"adaptive_pool of {space} places to {out}", hint="sizes that divide evenly")
-    window = tuple(n // o for n, o in zip(space, out))
-    return pool2d(x, window, window, 1, 0, pool_type)
 
 
 # ---- the rest

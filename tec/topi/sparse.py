@@ -14,7 +14,9 @@ from .. import te
 from ..errors import ExprError, listed
 from ..te import Tensor
 
-__all__ = ["CSR", "csrmm", "csrmv", "dense", "placeholder", "sparse_dense"]
+__all__ = [
+    "CSR", "csrmm", "csrmv", "dense", "placeholder", "sparse_add", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose",
+]  # fmt: skip
 
 
 class CSR(NamedTuple):
@@ -68,9 +70,17 @@ def csrmm(a: CSR, b: Tensor, c: Tensor | None = None) -> Tensor:
     return made if c is None else _compute(made.shape, lambda i, j: made[i, j] + c[j], name="csrmm_bias")
 
 
-def dense(data: Tensor, weight: CSR, bias: Tensor | None = None) -> Tensor:
-    """data times the transpose of a sparse weight: (m, k), a CSR of (n, k), bias (n,) or None. Gives (m, n)."""
-    made = sparse_dense(data, weight.data, weight.indices, weight.indptr)
+def dense(data: Tensor | CSR, weight: Tensor | CSR, bias: Tensor | None = None) -> Tensor:
+    """data (m, k) times the transpose of weight (n, k), one of which is a CSR matrix, and a bias (n,) or None. Gives (m, n). Raises ExprError where both or none are sparse."""
+    if isinstance(data, CSR) and isinstance(weight, Tensor):
+        made = sparse_dense(weight, data.data, data.indices, data.indptr, True)
+    elif isinstance(weight, CSR) and isinstance(data, Tensor):
+        made = sparse_dense(data, weight.data, weight.indices, weight.indptr)
+    else:
+        raise ExprError(
+            "topi.sparse.dense of two sparse or two dense matrices",
+            hint="one is of topi.sparse.placeholder; topi.nn.dense takes dense ones",
+        )
     return made if bias is None else _compute(made.shape, lambda i, j: made[i, j] + bias[j], name="sparse_dense_bias")
 
 
@@ -94,6 +104,71 @@ def sparse_dense(
     if sparse_lhs:
         return _compute((rows, dense_data.shape[0]), lambda i, j: value(j, i), name="sparse_dense")
     return _compute((dense_data.shape[0], rows), value, name="sparse_dense")
+
+
+def sparse_dense_sp_lhs(data_data: Tensor, data_indices: Tensor, data_indptr: Tensor, weight: Tensor) -> Tensor:
+    """Sparse data (m, k) times the transpose of a dense weight (n, k). See `sparse_dense`."""
+    return sparse_dense(weight, data_data, data_indices, data_indptr, True)
+
+
+def sparse_dense_sp_rhs(data: Tensor, weight_data: Tensor, weight_indices: Tensor, weight_indptr: Tensor) -> Tensor:
+    """Dense data (m, k) times the transpose of a sparse weight (n, k). See `sparse_dense`."""
+    return sparse_dense(data, weight_data, weight_indices, weight_indptr)
+
+
+def sparse_add(dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor) -> Tensor:
+    """A dense matrix plus a CSR matrix of its shape; elements of one place add up."""
+    if dense_data.ndim != 2 or sparse_data.ndim != 1:
+        raise ExprError(
+            f"sparse_add of data of {dense_data.ndim} dimensions, and sparse data of {sparse_data.ndim}", hint="(m, n), and (nonzeros,) of CSR"
+        )  # fmt: skip
+
+    def added(i: Any, j: Any) -> Any:
+        start, k = _row(sparse_indptr, i, "k")
+        zero = te.const(0, sparse_data.dtype)
+        return te.sum(te.select(sparse_indices[start + k] == j, sparse_data[start + k], zero), axis=k)
+
+    part = _compute(dense_data.shape, added, name="sparse")
+    return _compute(dense_data.shape, lambda i, j: dense_data[i, j] + part[i, j], name="sparse_add")
+
+
+def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor) -> list[Tensor]:
+    """The transpose of a square CSR matrix: data, indices and indptr, each row's elements in the order of their columns."""
+    if sparse_data.ndim != 1 or sparse_indptr.ndim != 1:
+        raise ExprError(f"sparse_transpose of data of {sparse_data.ndim} dimensions", hint="(nonzeros,) of CSR")
+    count, rows = sparse_data.shape[0], sparse_indptr.shape[0] - 1
+
+    def row_of(e: Any) -> Any:
+        r = te.reduce_axis((0, rows), name="r")
+        return te.sum(te.cast("int32", sparse_indptr[r + 1] <= e), axis=r)
+
+    row = _compute((count,), row_of, name="row")
+
+    def place_of(
+        e: Any,
+    ) -> Any:  # elements of earlier columns, and earlier ones of its own: they stand in the order of rows
+        k = te.reduce_axis((0, count), name="k")
+        before = te.any(
+            sparse_indices[k] < sparse_indices[e], te.all(sparse_indices[k] == sparse_indices[e], row[k] < row[e])
+        )
+        return te.sum(te.cast("int32", before), axis=k)
+
+    place = _compute((count,), place_of, name="place")
+
+    def placed(values: Tensor, name: str) -> Tensor:
+        def element(p: Any) -> Any:
+            k = te.reduce_axis((0, count), name="k")
+            return te.sum(te.select(place[k] == p, values[k], te.const(0, values.dtype)), axis=k)
+
+        return _compute((count,), element, name=name)
+
+    def begins(c: Any) -> Any:
+        k = te.reduce_axis((0, count), name="k")
+        return te.sum(te.cast("int32", sparse_indices[k] < c), axis=k)
+
+    return [
+        placed(sparse_data, "out_data"), placed(row, "out_indices"), _compute((rows + 1,), begins, name="out_indptr"),
+    ]  # fmt: skip
 
 
 def _csr(x: Tensor, data: Tensor, indices: Tensor, indptr: Tensor) -> Any:

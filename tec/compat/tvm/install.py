@@ -20,6 +20,8 @@ _PLACES = {
     "tvm.te.hybrid.runtime": "te.runtime",
     "tvm.ndarray": "nd",
     "tvm.topi.nn.pooling": "topi.nn",
+    "tvm.topi.nn.utils": "topi.utils",
+    "tvm.topi.nn.qnn": "topi.nn",
     "tvm.runtime.ndarray": "nd",
     "tvm.runtime.module": "runtime",
     "tvm.tir.op": "tir.op",

@@ -12,7 +12,7 @@ from .marks import Parameter, enabled_targets
 
 install()
 if not hasattr(np, "product"):
-    np.product = np.prod  # type: ignore[attr-defined]  # of NumPy 1, which TVM v0.14's tests use
+    np.product, np.infty = np.prod, np.inf  # type: ignore[attr-defined]  # of NumPy 1, which TVM v0.14's tests use
 
 
 def _targets(function: Any) -> list[str]:

@@ -71,6 +71,6 @@ cuda = SimpleNamespace(
         if not n.startswith("_")
     }
 )
-rocm = x86 = gpu = arm_cpu = mali = bifrost = intel_graphics = hls = cuda
+rocm = x86 = gpu = arm_cpu = mali = bifrost = intel_graphics = hls = hexagon = adreno = cuda
 
 __getattr__ = absent(__name__)
