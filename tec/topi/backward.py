@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import te
 from ..errors import ExprError
@@ -23,6 +23,69 @@ def _larger(lhs: Any, rhs: Any) -> Any:
     """The place of the larger value; of equal ones the first."""
     first = te.any(lhs[1] > rhs[1], te.all(lhs[1] == rhs[1], lhs[0] < rhs[0]))
     return te.select(first, lhs[0], rhs[0]), te.select(first, lhs[1], rhs[1])
+
+
+class _Windows(NamedTuple):
+    """Windows over two dimensions `at` of a picture, of `sizes` there."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    before: list[int]
+    at: list[int]
+    sizes: list[Any]
+
+    def placed(self, i: tuple[Any, ...], h: Any, w: Any) -> list[Any]:
+        """The indices of a picture's element, or of a window."""
+        return [h if d == self.at[0] else w if d == self.at[1] else v for d, v in enumerate(i)]
+
+    def winners(self, x: Tensor, shape: Any) -> Tensor:
+        """The place, in row-major order, of the first of the largest elements of each window."""
+        larger = te.comm_reducer(
+            _larger, lambda place, value: (te.max_value(place), te.min_value(value)), name="larger"
+        )
+        dy, dx = (te.reduce_axis((0, k), name=n) for k, n in zip(self.kernel, ("dy", "dx")))
+
+        def largest(*i: Any) -> Any:
+            h = i[self.at[0]] * self.stride[0] + dy - self.before[0]
+            w = i[self.at[1]] * self.stride[1] + dx - self.before[1]
+            inside = te.all(h >= 0, h < self.sizes[0], w >= 0, w < self.sizes[1])
+            value = te.if_then_else(inside, x(*self.placed(i, h, w)), te.min_value(x.dtype))
+            place = te.if_then_else(inside, te.cast("int32", h * self.sizes[1] + w), te.max_value("int32"))
+            return larger((place, value), axis=[dy, dx])
+
+        found: Tensor = te.compute(shape, largest, name="winner")[0]
+        return found
+
+    def count(self, oh: Any, ow: Any) -> Any:
+        """How many elements of the picture a window holds, at least 1."""
+        product: Any = 1
+        for o, s, b, k, n in zip((oh, ow), self.stride, self.before, self.kernel, self.sizes):
+            product = product * (te.min(o * s - b + k, n) - te.max(o * s - b, 0))
+        return te.max(product, 1)
+
+    def gradient(self, x: Tensor, g: Tensor, winner: Tensor | None, whole: bool) -> Tensor:
+        """The sum of what each element gets of the windows that hold it: `winner`'s, or a share of `whole` windows or of their elements inside."""
+        # The windows that hold an element: so many before the last that begins at it or in front of it.
+        ry, rx = (te.reduce_axis((0, -(-k // s)), name=n) for k, s, n in zip(self.kernel, self.stride, ("ry", "rx")))
+        zero = te.const(0, g.dtype)
+
+        def element(*i: Any) -> Any:
+            h, w = (i[d] + b for d, b in zip(self.at, self.before))
+            oh, ow = te.floordiv(h, self.stride[0]) - ry, te.floordiv(w, self.stride[1]) - rx
+            part = g(*self.placed(i, oh, ow))
+            if winner is not None:
+                place = i[self.at[0]] * self.sizes[1] + i[self.at[1]]
+                part = te.select(winner(*self.placed(i, oh, ow)) == place, part, zero)
+            else:
+                part = part / te.cast(g.dtype, self.kernel[0] * self.kernel[1] if whole else self.count(oh, ow))
+            holds = te.all(
+                oh >= 0, oh < g.shape[self.at[0]], ow >= 0, ow < g.shape[self.at[1]],
+                h - oh * self.stride[0] < self.kernel[0], w - ow * self.stride[1] < self.kernel[1],
+            )  # fmt: skip
+            return te.sum(te.if_then_else(holds, part, zero), axis=[ry, rx])
+
+        made: Tensor = te.compute(x.shape, element, name="pool_grad")
+        return made
 
 
 def pool_grad(
@@ -49,54 +112,9 @@ def pool_grad(
     if pool_type not in ("max", "avg") or {"h", "w"} & set(axes) or not {"H", "W"} <= set(axes) or len(axes) != x.ndim:
         raise ExprError(f"pool_grad of type {pool_type!r} and layout {layout!r}", hint="'max' or 'avg'; H and W whole")
     at = [axes.index("H"), axes.index("W")]
-    (kh, kw), (sh, sw), before = _pair(kernel), _pair(stride), [int(p) for p in padding[:2]]
-    sizes = [x.shape[d] for d in at]
-    many = [g.shape[d] for d in at]
-
-    def placed(i: tuple[Any, ...], h: Any, w: Any) -> list[Any]:
-        return [h if d == at[0] else w if d == at[1] else v for d, v in enumerate(i)]
-
-    def inside(h: Any, w: Any) -> Any:
-        return te.all(h >= 0, h < sizes[0], w >= 0, w < sizes[1])
-
-    dy, dx = te.reduce_axis((0, kh), name="dy"), te.reduce_axis((0, kw), name="dx")
-    if pool_type == "max":
-        larger = te.comm_reducer(
-            _larger, lambda place, value: (te.max_value(place), te.min_value(value)), name="larger"
-        )
-
-        def largest(*i: Any) -> Any:
-            h, w = i[at[0]] * sh + dy - before[0], i[at[1]] * sw + dx - before[1]
-            value = te.if_then_else(inside(h, w), x(*placed(i, h, w)), te.min_value(x.dtype))
-            place = te.if_then_else(inside(h, w), te.cast("int32", h * sizes[1] + w), te.max_value("int32"))
-            return larger((place, value), axis=[dy, dx])
-
-        winner = te.compute(g.shape, largest, name="winner")[0]
-
-    def share(i: tuple[Any, ...], h: Any, w: Any, oh: Any, ow: Any) -> Any:
-        value = g(*placed(i, oh, ow))
-        if pool_type == "max":
-            return te.select(winner(*placed(i, oh, ow)) == h * sizes[1] + w, value, te.const(0, g.dtype))
-        ends = [
-            (te.max(o * s - b, 0), te.min(o * s - b + k, n))
-            for o, s, b, k, n in zip((oh, ow), (sh, sw), before, (kh, kw), sizes)
-        ]
-        count = kh * kw if count_include_pad else te.max((ends[0][1] - ends[0][0]) * (ends[1][1] - ends[1][0]), 1)
-        return value / te.cast(g.dtype, count)
-
-    # The windows that hold an element: `ry` of the last that begins at it or before.
-    ry, rx = te.reduce_axis((0, -(-kh // sh)), name="ry"), te.reduce_axis((0, -(-kw // sw)), name="rx")
-
-    def gradient(*i: Any) -> Any:
-        h, w = i[at[0]], i[at[1]]
-        oh, ow = te.floordiv(h + before[0], sh) - ry, te.floordiv(w + before[1], sw) - rx
-        holds = te.all(
-            oh >= 0, oh < many[0], ow >= 0, ow < many[1], h + before[0] - oh * sh < kh, w + before[1] - ow * sw < kw,
-        )  # fmt: skip
-        return te.sum(te.if_then_else(holds, share(i, h, w, oh, ow), te.const(0, g.dtype)), axis=[ry, rx])
-
-    made: Tensor = te.compute(x.shape, gradient, name="pool_grad")
-    return made
+    w = _Windows(_pair(kernel), _pair(stride), [int(p) for p in padding[:2]], at, [x.shape[d] for d in at])
+    winner = w.winners(x, g.shape) if pool_type == "max" else None
+    return w.gradient(x, g, winner, count_include_pad)
 
 
 def depthwise_conv2d_backward_input_nhwc(
