@@ -56,7 +56,7 @@ class _Windows(NamedTuple):
         found: Tensor = te.compute(shape, largest, name="winner")[0]
         return found
 
-    def count(self, oh: Any, ow: Any) -> Any:
+    def held(self, oh: Any, ow: Any) -> Any:
         """How many elements of the picture a window holds, at least 1."""
         product: Any = 1
         for o, s, b, k, n in zip((oh, ow), self.stride, self.before, self.kernel, self.sizes):
@@ -77,7 +77,7 @@ class _Windows(NamedTuple):
                 place = i[self.at[0]] * self.sizes[1] + i[self.at[1]]
                 part = te.select(winner(*self.placed(i, oh, ow)) == place, part, zero)
             else:
-                part = part / te.cast(g.dtype, self.kernel[0] * self.kernel[1] if whole else self.count(oh, ow))
+                part = part / te.cast(g.dtype, self.kernel[0] * self.kernel[1] if whole else self.held(oh, ow))
             holds = te.all(
                 oh >= 0, oh < g.shape[self.at[0]], ow >= 0, ow < g.shape[self.at[1]],
                 h - oh * self.stride[0] < self.kernel[0], w - ow * self.stride[1] < self.kernel[1],
