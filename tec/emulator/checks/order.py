@@ -146,7 +146,8 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     changes, loads = _reads(kernel, chip)
     polls = bool(_polling(kernel, changes, loads | _scalar_reads(kernel)))
     gates = any(inst.op == "ds_gws_barrier" for inst in insts)  # these release and acquire by themselves
-    if not gates and (not (acquires or polls) or not changes | loads):
+    # LLVM writes a read-modify-write that changes nothing as a coherent load, so that this one is an atomic also where nothing synchronizes.
+    if not gates and (not (acquires or polls or (changes and loads)) or not changes | loads):
         return None
     stores = {
         i for i, inst in enumerate(insts) if in_global(inst.op) and "_store" in inst.op and _flag(insts, i, chip, gfx)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import random
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
 
+import tec
 from tec.emulator import arena
 from tec.emulator.arena import Arena
 from tec.emulator.beginning import aligned
@@ -360,3 +362,17 @@ def test_addresses_are_there_on_either_system(monkeypatch: pytest.MonkeyPatch, s
         m.setattr(arena.os, "name", system)
         held = arena.Reservation(1 << 16)
     assert held.address and len(held.map) == held.nbytes == 1 << 16
+
+
+@tec.kernel
+def adds_nothing(counts: Any) -> None:
+    tec.atomic_add(counts, 0, 1)
+    tec.atomic_or(counts, 0, 0)
+
+
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
+def test_an_atomic_that_changes_nothing_is_one(chip: str) -> None:
+    """LLVM makes a coherent load of it, which is no plain access, also where nothing in the kernel synchronizes."""
+    counts = tec.nd.array(np.zeros(1, np.int32), tec.rocm_emu(chip, check="race"))
+    adds_nothing[2, 64](counts)
+    assert counts.numpy().tolist() == [128]
