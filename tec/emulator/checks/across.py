@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..analyses.flow import block_ends, forward, successors
+from ..analyses.flow import forward
 from ..decode.inst import Inst, KernelText, generation
-from .order import coherent, in_global, waits_for_stores
-from .waits import fills_lds, stores_lds
+from .order import coherent, in_global
+from .waits import counter_of, fills_lds, stores_lds, waits_of
 
 _NONE: frozenset[int] = frozenset()
 _WORK_GROUP_MODE = 1 << 29  # in a kernel descriptor's first word of registers, from gfx10 on; gfx1250 has none
@@ -81,41 +81,39 @@ def _always(
     return frozenset(at for at, so in found.items() if so)
 
 
-_BARRIER, _WAIT, _END = 1, 2, 4  # what comes first behind a place, on some path
+_MOST_BEHIND = 64  # operations that a wait can leave on their way: its field has six bits
 
 
 def _unwaited(kernel: KernelText, chip: str, gfx: int) -> frozenset[int]:
-    """Plain stores to global memory behind which on every path that has one a barrier comes before a wait for stores."""
-    insts = kernel.insts
+    """Plain stores to global memory behind which on every path that has one a barrier comes before a wait that covers them: one for n covers what has n or more behind it."""
+    met: set[int] = set()
+    waited: set[int] = set()
 
-    def event(inst: Inst) -> int:
+    def step(state: dict[int, tuple[str, int]], at: int) -> None:
+        """state: of the stores that no barrier and no wait has come behind, the counter and the most operations of it behind the store."""
+        inst = kernel.insts[at]
+        for counter, n in waits_of(inst).items():
+            covered = [place for place, (own, behind) in state.items() if own == counter and behind >= n]
+            waited.update(covered)
+            for place in covered:
+                del state[place]
         if inst.op in ("s_barrier", "s_barrier_signal"):
-            return _BARRIER
-        return _WAIT * (waits_for_stores(inst, gfx) or "vscnt" in inst.op or "storecnt" in inst.op)
+            met.update(state)
+            state.clear()
+        issued = counter_of(inst, gfx)
+        if issued is None:
+            return
+        for place, (own, behind) in state.items():
+            if own == issued:
+                state[place] = own, min(behind + 1, _MOST_BEHIND)
+        if in_global(inst.op) and "_store" in inst.op and not coherent(inst, chip):
+            state[at] = issued, 0
 
-    ends = block_ends(kernel)
-    first = {at: next((e for e in map(event, insts[at:end]) if e), 0) for at, end in ends.items()}
-    entry = dict.fromkeys(ends, 0)
-    leaving = dict.fromkeys(ends, 0)
-    changed = True
-    while changed:
-        changed = False
-        for at in reversed(list(ends)):
-            goals = successors(kernel, ends[at] - 1)
-            now = 0
-            for goal in goals:
-                now |= entry[goal] if goal < len(insts) else _END
-            leaving[at] = now if goals else _END
-            mine = first[at] or leaving[at]
-            changed |= mine != entry[at]
-            entry[at] = mine
-    found = set()
-    for at, end in ends.items():
-        behind = leaving[at]
-        for i in range(end - 1, at - 1, -1):
-            inst = insts[i]
-            if in_global(inst.op) and "_store" in inst.op and not coherent(inst, chip):
-                if behind & _BARRIER and not behind & _WAIT:
-                    found.add(i)
-            behind = event(inst) or behind
-    return frozenset(found)
+    def join(into: dict[int, tuple[str, int]], other: dict[int, tuple[str, int]]) -> bool:
+        grown = {p: v for p, v in other.items() if p not in into or into[p][1] < v[1]}
+        into |= grown
+        return bool(grown)
+
+    start: dict[int, tuple[str, int]] = {}
+    forward(kernel, start, dict, step, join)
+    return frozenset(met - waited)

@@ -23,6 +23,7 @@ from ..analyses.roles import returns
 from ..context import CTX
 from ..decode.inst import Inst, KernelText, generation
 from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
+from .waits import counter_of, store_counter, waits_for_stores, waits_of
 
 READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`
 POLLS = 20_000  # reads of one value before a wave counts as waiting in vain; a wave that waits for one that runs beside it sees a change long before
@@ -77,12 +78,6 @@ def _writes_back(inst: Inst) -> bool:
     if inst.op == "buffer_wbl2":
         return "sc1" in inst.text.split()
     return inst.op == "global_wb" and inst.mods.get("scope") in ("SCOPE_DEV", "SCOPE_SYS")
-
-
-def waits_for_stores(inst: Inst, gfx: int) -> bool:
-    """Whether all stores of the wave so far have ended behind it."""
-    counter = {9: r"vmcnt\(0\)", 12: r"storecnt(_dscnt)? 0x0$"}.get(gfx, r"vscnt\S* null, 0x0$")
-    return inst.op.startswith("s_wait") and (bool(re.search(counter, inst.text)) or inst.text.split()[-1] == "0")
 
 
 def in_global(op: str) -> bool:
@@ -167,7 +162,7 @@ def _guesses(kernel: KernelText) -> set[int]:
     loops = [
         (kernel.labels[i.operands[0].text], k)
         for k, i in enumerate(insts)
-        if i.op.startswith("s_cbranch") and kernel.labels.get(i.operands[0].text, k + 1) <= k
+        if i.op.startswith(("s_branch", "s_cbranch")) and kernel.labels.get(i.operands[0].text, k + 1) <= k
     ]
     for at, swap in enumerate(insts):
         if "_atomic_cmpswap" not in swap.op or not in_global(swap.op) or not any(a <= at <= b for a, b in loops):
@@ -213,19 +208,19 @@ def _unfinished(kernel: KernelText, chip: str, places: set[int]) -> set[int]:
     gfx, kept = generation(chip), _keeps_stores(chip)
 
     def step(state: set[str], at: int) -> None:
+        """state: counters of what is on its way, and "L2" of what lies there."""
         inst = kernel.insts[at]
-        if waits_for_stores(inst, gfx):
-            state.discard("on its way")
-        if kept and _writes_back(inst) and "in the L2" in state:
-            state.remove("in the L2")
-            state.add("on its way")
+        state.difference_update(counter for counter, n in waits_of(inst).items() if n == 0)
+        if kept and _writes_back(inst) and "L2" in state:
+            state.remove("L2")
+            state.add(store_counter(gfx))
         if at in places:
             if state:
                 found.add(at)
         elif in_global(inst.op) and "_store" in inst.op:
-            state.add("on its way")
+            state.add(counter_of(inst, gfx) or store_counter(gfx))
             if kept and not coherent(inst, chip):
-                state.add("in the L2")
+                state.add("L2")
 
     def join(into: set[str], other: set[str]) -> bool:
         grown = not other <= into

@@ -28,6 +28,7 @@ _LDS_STORE: Reg = ("lds", 0, "")  # in a state: the store to LDS that was issued
 # Of loads straight into LDS: those that are under way, and that no wait has come behind one so far.
 _LDS_FILL: Reg = ("lds", 1, "")
 _NEVER_WAITED, _TOKEN = "no wait for LDS", ("", 0, "")
+_COUNTERS_OF_12 = ("loadcnt", "storecnt", "samplecnt", "dscnt", "kmcnt", "asynccnt")
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
 
 
@@ -127,18 +128,30 @@ def waits_of(inst: Inst) -> dict[str, int]:
             value = int(text.split()[1], 0)
             return {"vmcnt": 0, "lgkmcnt": 0} if value == 0 else {}
         return found
-    if op == "s_waitcnt_vscnt":
-        return {"vscnt": int(text.replace(",", " ").split()[-1], 0)}
+    if named := re.match(r"s_waitcnt_(vmcnt|lgkmcnt|vscnt|expcnt)$", op):
+        return {named[1]: int(text.replace(",", " ").split()[-1], 0)}
+    if op == "s_wait_idle":
+        return dict.fromkeys(_COUNTERS_OF_12, 0)
     if op.startswith("s_wait_"):
         number = text.split()[-1]
         if not re.match(r"(0x)?[0-9a-f]+$", number):
             return {}
         n = int(number, 0)
-        names = re.findall(r"(loadcnt|storecnt|samplecnt|dscnt|kmcnt|asynccnt)", op)
+        names = re.findall("|".join(_COUNTERS_OF_12), op)
         if "loadcnt_dscnt" in op or "storecnt_dscnt" in op:
             return {names[0]: n >> 8, "dscnt": n & 63}
         return dict.fromkeys(names, n)
     return {}
+
+
+def store_counter(gfx: int) -> str:
+    """The counter of stores to memory."""
+    return {9: "vmcnt", 12: "storecnt"}.get(gfx, "vscnt")
+
+
+def waits_for_stores(inst: Inst, gfx: int) -> bool:
+    """Whether all stores from registers that the wave has issued have ended behind it."""
+    return waits_of(inst).get(store_counter(gfx)) == 0
 
 
 def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:

@@ -35,6 +35,7 @@ _LOCKED = (
     "s_cmp_lg_u32 s12, 0\ns_cbranch_scc1 .Llock\nbuffer_inv sc1\nglobal_load_dword v8, v2, s[6:7] ; BUG\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v8, s2, v8\n{after}"
 )
 _GIVE, _KEEP = f"{_RELEASE}global_atomic_swap v2, v5, s[4:5]\n", "global_store_dword v2, v8, s[6:7]"
+_TWO_STORES = "global_store_b32 v1, v0, s[6:7]\nglobal_store_b32 v1, v0, s[6:7] offset:256\n"
 # Lanes below a number alone; the others' come back by s[10:11].
 _BELOW = "v_cmp_gt_u32_e32 vcc, {n}, v0\ns_and_saveexec_b64 s[10:11], vcc\n"
 _DRAINED = (
@@ -101,6 +102,10 @@ TWINS = [
     # Global memory between waves of a work-group that run on two compute units.
     _twin("store_waited_for_as_a_load_at_the_barrier_on_gfx11", "missing wait|race", f"{_OTHER11}global_store_b32 v1, v0, s[6:7]\ns_waitcnt vmcnt(0)\ns_barrier\nbuffer_gl0_inv\nglobal_load_b32 v3, v4, s[6:7] ; BUG\ns_waitcnt vmcnt(0)", "s_waitcnt vmcnt(0)\ns_barrier", "s_waitcnt_vscnt null, 0x0\ns_barrier", "gfx1100", block=64),
     _twin("store_waited_for_as_a_load_at_the_barrier_on_gfx12", "missing wait|race", f"{_OTHER11}global_store_b32 v1, v0, s[6:7]\ns_wait_loadcnt 0x0\ns_barrier_signal -1\ns_barrier_wait -1\nglobal_inv scope:SCOPE_SE\nglobal_load_b32 v3, v4, s[6:7] ; BUG\ns_wait_loadcnt 0x0", "s_wait_loadcnt 0x0\ns_barrier_signal", "s_wait_storecnt 0x0\ns_barrier_signal", "gfx1201", block=64),
+    _twin("release_waits_for_nothing_on_gfx12", "race", _last12("s_nop 0", "global_inv scope:SCOPE_DEV"), "s_nop 0", "s_wait_idle", "gfx1201", grid=3, block=1, n=2, check="race"),
+    _twin("store_left_on_its_way_by_the_wait_at_the_barrier", "race", f"{_OTHER11}{_TWO_STORES}s_waitcnt_vscnt null, 0x1\ns_barrier\nbuffer_gl0_inv\nglobal_load_b32 v3, v4, s[6:7] offset:256 ; BUG\ns_waitcnt vmcnt(0)", "null, 0x1", "null, 0x0", "gfx1100", block=64),
+    _twin("the_younger_of_two_stores_is_read", "race", f"{_OTHER11}{_TWO_STORES}s_waitcnt_vscnt null, 0x1\ns_barrier\nbuffer_gl0_inv\nglobal_load_b32 v3, v4, s[6:7] offset:256 ; BUG\ns_waitcnt vmcnt(0)", " offset:256 ; BUG", " ; BUG", "gfx1100", block=64),
+    _twin("async_store_waited_for_as_one_from_registers", "race", f"{_OTHER11}ds_store_b32 v1, v0\ns_wait_dscnt 0x0\nglobal_store_async_from_lds_b32 v1, v1, s[6:7]\ns_wait_storecnt 0x0\n{_BARRIER12}global_load_b32 v3, v4, s[6:7] ; BUG\ns_wait_loadcnt 0x0", "s_wait_storecnt", "s_wait_asynccnt", "gfx1250", block=64),
     # Loads straight into LDS, stores straight out of it.
     _twin("fill_by_a_buffer_waited_for_as_lds", "missing wait: LDS is read", f"{_resource('s[4:5]', 4096)}s_mov_b32 m0, 0\ns_nop 0\nbuffer_load_dword v1, s[12:15], 0 offen lds\ns_waitcnt lgkmcnt(0)\nds_read_b32 v3, v1 ; BUG\n{WAIT}{_STORE}", "s_waitcnt lgkmcnt(0)\nds_read", "s_waitcnt vmcnt(0)\nds_read", block=64),
     _twin("waves_fill_overlapping_parts", "race", f"v_readfirstlane_b32 s12, v0\ns_lshl_b32 s12, s12, 1\ns_mov_b32 m0, s12\ns_nop 0\nglobal_load_lds_dword v1, s[4:5] ; BUG\n{WAIT}", "s_lshl_b32 s12, s12, 1", "s_lshl_b32 s12, s12, 2", check="race"),
