@@ -400,7 +400,15 @@ class Builder:
 
     def compare(self, fn: str, a: Any, b: Any) -> Any:
         a, b = plain(a), plain(b)
-        if any(isinstance(x, G.Value) and x.ty.dtype.is_ptr() for x in (a, b)):
+        pointers = [isinstance(x, G.Value) and x.ty.dtype.is_ptr() for x in (a, b)]
+        if any(pointers):
+            other = b if pointers[0] else a
+            if not all(pointers) and not (isinstance(other, int) and other == 0):
+                pointer = (a, b)[pointers.index(True)]
+                raise self.error(
+                    f"{describe(other)} compared with a pointer ({pointer.ty})",
+                    hint="pass a size as a number: an array among the arguments is a pointer to its first element",
+                )
             a, b = self.same_shape(*(self.cast(self.of_number(x), int64) for x in (a, b)))
         else:
             if isinstance(a, (int, float)) or isinstance(b, (int, float)):

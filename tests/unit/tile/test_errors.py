@@ -125,7 +125,14 @@ def endless(x):
     tl.store(x, at)
 
 
+@tl.jit
+def compared(x):
+    at = tl.arange(0, 16)
+    tl.store(x + at, 1.0, mask=at < x)  # here: compared
+
+
 WRONG: list[tuple[Any, str]] = [
+    (compared, "compared with a pointer"),
     (endless, "never changes"),
     (shapes, "do not broadcast: 64 and 32"),
     (odd, "100 is none"),
