@@ -80,6 +80,11 @@ def here(name: str) -> str | None:
     return meant(name, language.NAMES, "tec.")
 
 
+def of_module(module: Any, name: str) -> str | None:
+    """What a misspelt function of math, of NumPy or of tec may be meant to be."""
+    return meant(name, dir(module), f"{module.__name__}.") if isinstance(module, ModuleType) else None
+
+
 def _chain(node: ast.expr) -> tuple[str, ...]:
     """The names of `cuda.shared.array`; none where it begins with something else than a name."""
     if isinstance(node, ast.Name):

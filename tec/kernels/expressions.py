@@ -98,6 +98,7 @@ class Expressions(Elements):
         if is_scalar(v):
             return v
         hint = f"take an element of it: {v.name}[i]" if isinstance(v, Array) else None
+        hint = f"{v!r}.x, or .y or .z" if isinstance(v, Index3) else hint
         if isinstance(v, str):
             hint = 'text is made by the host: print("x is", x), print(f"x is {x:.3f}")'
         raise self.error(f"{what} is {describe(v)}, a number is wanted", hint=hint)
@@ -205,14 +206,11 @@ class Expressions(Elements):
         if found is MISSING:
             name = v.__name__ if isinstance(v, ModuleType) else describe(v)
             of_word = getattr(v, "__name__", "") if callable(v) else ""  # numba's shared.array and atomic.add
-            hint = (
-                elsewhere.here(f"{of_word}_{node.attr}")
-                if of_word in language.WORDS.values()
-                else elsewhere.here(node.attr)
-            )
+            word = f"{of_word}_{node.attr}" if of_word in language.WORDS.values() else node.attr
+            hint = elsewhere.here(word)
             if hint and (isinstance(v, ModuleType) or of_word):
                 hint += elsewhere.others(self.frame.source.tree, node, v if isinstance(v, ModuleType) else language)
-            raise self.error(f"{name} has no {node.attr}", hint=hint)
+            raise self.error(f"{name} has no {node.attr}", hint=hint or elsewhere.of_module(v, node.attr))
         return self.outside(found, f"{ast.unparse(node)}")
 
     # ---- operators
@@ -273,7 +271,8 @@ class Expressions(Elements):
             return Weak(result) if weak else result
         a, b = B.match(x, y)
         if not dtype_info(a.dtype).is_float:
-            raise ExprError(f"{a.dtype} to a power that is not a constant", hint="make it a float: np.float32(x) ** y")
+            power = f"the power {y}" if isinstance(y, (int, np.integer)) else "a power that is not a constant"
+            raise ExprError(f"{a.dtype} to {power}", hint="make it a float: np.float32(x) ** y")
         return Weak(B.power(a, b)) if weak else B.power(a, b)
 
     def unary(self, node: ast.UnaryOp) -> Any:

@@ -29,6 +29,21 @@ def mistake(says: str, hint: str = "", args: str = "xn") -> Any:
     return register
 
 
+@mistake("int32 to the power -1", "a float")
+def takes_a_negative_power(x, n):
+    x[0] = n**-1  # <-
+
+
+@mistake("index 0 of x is", "tec.thread_idx.x")
+def indexes_by_all_three(x, n):
+    x[tec.thread_idx] = 1.0  # <-
+
+
+@mistake("tec has no sqroot", "is tec.sqrt meant?")
+def misspells_a_root(x, n):
+    x[0] = tec.sqroot(x[0])  # <-
+
+
 @mistake("an array of NumPy is indexed", "tec.local")
 def makes_an_array_of_numpy(x, n):
     held = np.zeros(3)
