@@ -80,7 +80,7 @@ def here(name: str) -> str | None:
     return meant(name, language.NAMES, "tec.")
 
 
-def of_module(module: Any, name: str) -> str | None:
+def of_module(module: object, name: str) -> str | None:
     """What a misspelt function of math, of NumPy or of tec may be meant to be."""
     return meant(name, dir(module), f"{module.__name__}.") if isinstance(module, ModuleType) else None
 
