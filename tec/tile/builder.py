@@ -402,9 +402,8 @@ class Builder:
         a, b = plain(a), plain(b)
         pointers = [isinstance(x, G.Value) and x.ty.dtype.is_ptr() for x in (a, b)]
         if any(pointers):
-            other = b if pointers[0] else a
+            pointer, other = (a, b) if pointers[0] else (b, a)
             if not all(pointers) and not (isinstance(other, int) and other == 0):
-                pointer = (a, b)[pointers.index(True)]
                 raise self.error(
                     f"{describe(other)} compared with a pointer ({pointer.ty})",
                     hint="pass a size as a number: an array among the arguments is a pointer to its first element",
