@@ -36,14 +36,14 @@ from .context import (
 )  # fmt: skip
 from .errors import EmulationError
 from .faults import fault_of
-from .together import Held, groups_at_once, run_all, run_together
+from .together import Held, groups_at_once, run_all, run_together, stack_bytes, stacks_of
 from .translate.jit import WaveRunner
 
 if TYPE_CHECKING:
     from .driver import EmuDriver
     from .modules import Compiled, EmuFunction
 
-_pool: ThreadPoolExecutor | None = None
+_pools: dict[int, ThreadPoolExecutor] = {}  # by the stacks of their threads (`stack_bytes`)
 # The allocation that a site has not looked up yet: an odd address that no access has, unlike 1 << 63, which a resource's flags make.
 _UNSET = 1 << 63 | 0x5EED1
 
@@ -51,18 +51,18 @@ _UNSET = 1 << 63 | 0x5EED1
 _POOL_LOCK = fork_safe_lock()
 
 
-def pool() -> ThreadPoolExecutor:
-    global _pool
+def pool(stack: int) -> ThreadPoolExecutor:
+    """The pool of threads with such stacks, where it is used within `stacks_of`."""
     with _POOL_LOCK:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(thread_count(), "emulator")
-        return _pool
+        found = _pools.get(stack)
+        if found is None:
+            found = _pools[stack] = ThreadPoolExecutor(thread_count(), "emulator")
+        return found
 
 
 def _no_pool() -> None:
     """In a forked child the threads of its parent are not there."""
-    global _pool
-    _pool = None
+    _pools.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -338,14 +338,30 @@ def _execute(
         return [Thread(compiled, chip, lds, waves, scratch, shared) for _ in range(n)]
 
     threads, began = more(count), time.perf_counter()
-    work = _worker(driver, compiled, params, stop)
-    if together:
-        run_together(work, threads, more, Held(total, most, params, driver.budget, function.info.name), stop)
-    else:
-        own = count > thread_count()
-        run_all(work, threads, stop, ThreadPoolExecutor(count, "cooperative") if own else pool(), own)
+    work = worker(driver, compiled, params, stop)
+    stack = stack_of(compiled)
+    with stacks_of(stack):
+        if together:
+            run_together(work, threads, more, Held(total, most, params, driver.budget, function.info.name), stop)
+        else:
+            own = count > thread_count()
+            run_all(work, threads, stop, ThreadPoolExecutor(count, "cooperative") if own else pool(stack), own)
     del params_buffer, kept
     return _ended(driver, function, compiled, grid, block, lds, threads, screen, estimate, began)
+
+
+def stack_of(compiled: Compiled) -> int:
+    """The stacks of threads that run it: see `stack_bytes`."""
+    return stack_bytes(sum(compiled.translation.classes.values()))
+
+
+def run_one(work: Callable[[Thread], int], thread: Thread, compiled: Compiled) -> int:
+    """What `work` gives, done by the caller's thread where its stack is large enough."""
+    stack = stack_of(compiled)
+    if not stack:
+        return work(thread)
+    with stacks_of(stack):
+        return pool(stack).submit(work, thread).result()
 
 
 def _ended(
@@ -366,7 +382,7 @@ def _ended(
     return True
 
 
-def _worker(driver: EmuDriver, compiled: Compiled, params: int, stop: np.ndarray) -> Callable[[Thread], int]:
+def worker(driver: EmuDriver, compiled: Compiled, params: int, stop: np.ndarray) -> Callable[[Thread], int]:
     """What one of the host's threads does: work-groups until none is left, or `stop` is set, as it does at a fault."""
     runner = WaveRunner(driver.jit.runner())
 

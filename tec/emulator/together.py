@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +24,49 @@ from .chips import Chip, places
 from .context import CROWDED, CTX, PARAMS
 from .errors import EmulationError
 
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from .launch import Thread
 
 _LOOK = 0.02  # seconds between two looks at whether work-groups end
 _PATIENCE = 32  # of a budget's parts, those in which one of a full chip's work-groups should have ended: 1
+
+
+# Of a thread's stack an instruction of the kernel: LLVM's quick code keeps the values of all lanes there. Of 34,937 instructions with the checks of races 10 MB
+# were enough, with those of undefined values 12 were not.
+_FRAME_BYTES = 2048
+_STACKS = (64 << 20, 512 << 20, 4 << 30)  # address space: what is not touched takes no memory
+_LEAST_USUAL = 512 << 10  # of any system's threads but the first
+
+
+def stack_bytes(instructions: int) -> int:
+    """The stack of threads that run a kernel of so many instructions; 0 where threads' usual one is enough."""
+    needed = instructions * _FRAME_BYTES
+    return 0 if needed <= _usual_stack() else next((n for n in _STACKS if needed <= n), _STACKS[-1])
+
+
+@cache
+def _usual_stack() -> int:
+    """Of a thread that nobody asks more for. Where the first thread's has no limit, glibc gives others 2 MB."""
+    if resource is None:
+        return _LEAST_USUAL
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return 2 << 20 if soft == resource.RLIM_INFINITY else max(soft, _LEAST_USUAL)
+
+
+@contextmanager
+def stacks_of(nbytes: int) -> Iterator[None]:
+    """Threads that begin meanwhile, in whatever part of the process, have such stacks; 0 leaves all as it is."""
+    before = threading.stack_size(nbytes) if nbytes else 0
+    try:
+        yield
+    finally:
+        if nbytes:
+            threading.stack_size(before)
 
 
 def groups_at_once(chip: Chip, vgprs: int, lds_bytes: int, waves: int, lanes: int) -> int:

@@ -20,7 +20,6 @@ from .. import launch as launching
 from ..beginning import aligned, initial_sgprs, initial_vgprs, kernarg_block
 from ..context import PARAMS, PARAMS_BYTES, TRACE, TRACE_HEADER, state_bytes
 from ..faults import fault_of
-from ..translate.jit import WaveRunner
 from ..translate.translation import Row
 
 if TYPE_CHECKING:
@@ -153,14 +152,14 @@ class Tracer:
         thread = launching.Thread(
             self.compiled, chip, self.lds_bytes, self.waves, launching.scratch_bytes(info), shared
         )
-        runner = WaveRunner(driver.jit.runner())
+        work = launching.worker(driver, self.compiled, params, stop)
         out = []
         for k, g in enumerate(groups):
             words[:, :TRACE_HEADER] = 0
             thread._put("trace_counts", counts[k].ctypes.data if counts is not None else 0)
             ctypes.c_int64.from_address(params + PARAMS["next"]).value = g
             ctypes.c_int64.from_address(params + PARAMS["total"]).value = g + 1
-            if runner(thread.ctx, self.compiled.address, params):
+            if launching.run_one(work, thread, self.compiled):
                 raise fault_of(driver, self.function, self.compiled, thread, self.lds_bytes, self.grid)
             if counts is None:
                 out.append(GroupTrace(g, [self._wave(w, events) for w in words]))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+import threading
 
 import numpy as np
 import pytest
 
-from tec.emulator import get_driver
+import tec
+from tec import te
+from tec.emulator import get_driver, together
 from tec.emulator.errors import EmulationError
 from tec.emulator.together import groups_at_once
 from tests.thinned import thinned
@@ -76,3 +79,23 @@ def test_more_than_the_chip_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     ) as told:
         _launch("gfx1151", most + 1, 65536, budget=1 << 22)  # of a host that is slow to start 40 threads
     assert "TEC_EMULATOR_BUDGET" in str(told.value)
+
+
+def test_long_kernels_run_on_threads_with_room_for_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drawn kernel of 34,937 instructions under check="race" once ended the process: the host's code of it has more than 8 MB on the stack."""
+    assert together.stack_bytes(1) == 0
+    assert together.stack_bytes(34_937) == 512 << 20 and together.stack_bytes(1 << 40) == 4 << 30
+    before = threading.stack_size()
+    monkeypatch.setattr(together, "_usual_stack", lambda: 0)
+    a = te.placeholder((64,), name="a")
+    b = te.compute((64,), lambda i: a[i] + 1, name="b")
+    s = tec.create_schedule(b.op)
+    s[b].bind(b.op.axis[0], te.thread_axis("threadIdx.x"))
+    f, dev = tec.build(s, [a, b], "rocm -mcpu=gfx942"), tec.rocm_emu("gfx942", check="race")
+    got = tec.nd.empty((64,), "float32", dev)
+    asked: list[int] = []
+    size = threading.stack_size
+    monkeypatch.setattr(threading, "stack_size", lambda n=0: asked.append(n) or size(n))
+    f(tec.nd.array(np.arange(64, dtype="float32"), dev), got)
+    np.testing.assert_array_equal(got.numpy(), np.arange(1, 65))
+    assert asked[0] == 64 << 20 and threading.stack_size() == before
