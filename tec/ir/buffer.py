@@ -65,7 +65,13 @@ class Buffer(Spelled):
         return build.buffer_store(self, indices, value)
 
     def access_ptr(
-        self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
+        self,
+        access_mask: str | int = "rw",
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: Any = 0,
+        extent: Any = None,
     ) -> Expr:
-        """A pointer to the first element (plus `offset` elements), for intrinsics; the mask says read ("r", 1), write ("w", 2) or both."""
+        """A pointer to the first element (plus `offset` elements), for intrinsics; the mask says read ("r", 1), write ("w", 2) or both. ptr_type, content_lanes, extent
+        (how many elements are used): as TVM's programs give them; nothing here reads them."""
         return build.access_ptr(self, access_mask, offset)

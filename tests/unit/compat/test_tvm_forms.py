@@ -192,3 +192,8 @@ def test_an_intrinsic_of_max_fits_pooling_that_keeps_nan():
     tvm.build(s, [A, P], "llvm")(x, y)
     pairs = np.maximum(x[..., :-1], x[..., 1:])
     np.testing.assert_array_equal(y, np.maximum(pairs[..., :-1, :], pairs[..., 1:, :]))
+
+
+def test_a_pointer_takes_the_extent_that_tvm_gives():
+    b = tec.te.decl_buffer((4, 8), "float32", name="b")
+    assert str(b.access_ptr("r", offset=8, extent=16)) == str(b.access_ptr("r", offset=8))
