@@ -253,7 +253,7 @@ def describe(v: Any) -> str:
     if isinstance(v, ModuleType):
         return f"the module {v.__name__.replace('tec.kernels.', 'tec.')}"
     name = getattr(v, "__qualname__", None) or getattr(v, "__name__", None)
-    return f"{type(v).__name__} {name}" if name else f"{kind_of(v)}"
+    return f"{type(v).__name__} {name}" if name else kind_of(v)
 
 
 def with_elements(v: tuple[Any, ...], elements: list[Any]) -> tuple[Any, ...]:
