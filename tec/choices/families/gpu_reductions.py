@@ -26,6 +26,7 @@ _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its
 WRITTEN_OUT = 32
 LINE_BYTES = 128
 _MOST_GROUPS = (1 << 31) - 1  # of a launch
+_GROUPS_A_UNIT = 4  # of which one's loads are under way while another waits
 _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
 
 
@@ -94,10 +95,14 @@ class GpuReduction(Space):
         # Prices that lie so near say nothing: more threads have more loads under way.
         near = (1.0 + self._slack) * min(s for s, _ in priced)
         best = min(priced, key=lambda x: (max(near, x[0]), -min(wanted, self._threads(x[1])), x[1]["parts"]))[1]
-        if shared and best["parts"] > 1:  # more threads a sum before a second kernel
-            most = self._rule("whole_by", 0)
-            more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]
+        most = self._rule("whole_by", 0) if shared else 0
+        more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]
+        # More threads a sum before a second kernel; and before a thread's loads wait for each other, where units have few other work-groups.
+        if best["parts"] > 1:
             best = min((best, *(c for c in more if why_not(c) is None)), key=lambda c: self.cost(c).seconds)
+        elif outputs < _GROUPS_A_UNIT * units:
+            while more and self._own(best) > _SHARE:
+                best = more.pop(0)
         return best
 
     # ---- what a machine has of its own

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec import te
+from tec import te, topi
 from tec.choices import Scheduled, schedule, spaces
 from tec.choices.parts.threads import bind_all
 from tec.codegen.static_report import report
@@ -362,6 +362,20 @@ def test_more_threads_share_a_sum_before_a_second_kernel_does(sums: int, length:
     space = next(s for s in spaces(outs, tec.Target("rocm -mcpu=gfx950")) if s.template == "gpu reduction")
     assert 1 + (space.default["parts"] > 1) == kernels
     assert kernels > 1 or space.default["threads"] > 64
+
+
+@pytest.mark.parametrize(
+    ("chip", "shape", "threads"),
+    [("gfx942", (32, 64, 28, 28), 1024), ("gfx942", (128, 300, 5, 5), 256), ("gfx1100", (64, 128, 14, 14), 512), ("gfx942", (32, 4000, 7, 7), 64)],
+)  # fmt: skip
+def test_few_sums_have_threads_enough_that_no_load_waits_for_another(
+    chip: str, shape: tuple[int, ...], threads: int
+) -> None:
+    """A channel's mean over a batch: by 256 threads each the time model says three times as long. Of many sums one's loads are under way while another's wait."""
+    x = te.placeholder(shape, "float16" if chip == "gfx1100" else "float32", name="x")
+    y = topi.sum(x, axis=(0, 2, 3))
+    space = next(s for s in spaces([y], tec.Target(f"rocm -mcpu={chip}")) if s.template == "gpu reduction")
+    assert space.default["shared"] and space.default["parts"] == 1 and space.default["threads"] == threads
 
 
 @pytest.mark.parametrize("shape", [(3001, 33), (5, 4, 9000), (17, 40000)])
