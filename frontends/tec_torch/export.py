@@ -17,7 +17,10 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from tec import ImportModelError, TecError
 
-from . import every  # noqa: F401  (decompositions leave what is converted whole)
+from . import (
+    encoder_layers,
+    every,  # noqa: F401  (decompositions leave what is converted whole)
+)
 from .functional import functional
 from .importer import Conversion, convert, converter_of
 from .ops_rnn import layers_in_steps
@@ -35,6 +38,7 @@ def decompositions(written_out: Collection[Any] = ()) -> Any:
     for op in list(table.keys()):
         if op not in written_out and converter_of(op) is not None and str(op).split(".")[1] not in _IN_PARTS:
             table.pop(op, None)
+    encoder_layers.add_to(table)
     return table
 
 
