@@ -22,8 +22,9 @@ from tec.graph import Graph, Value
 from tec.graph.builders import Builder, identifier
 from tec.ops.dims import Dim, Size, is_symbolic, names_of
 
+from .open_numbers import number
 from .remedies import LEFT_TO_TORCH
-from .types import COMPLEX_TYPES, PART_TYPES, Sizes, array_of, dtype_of, scalar
+from .types import COMPLEX_TYPES, PART_TYPES, Sizes, array_of, dtype_of, expression_of, scalar
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[Any, Converter] = {}
@@ -386,6 +387,9 @@ class _Conversion:
             return part
         if isinstance(val, torch.SymInt) or (isinstance(val, int) and not isinstance(val, bool)):
             return self._known(self.sizes.of(val))
+        if isinstance(val, torch.SymFloat):
+            b = Builder(self.graph, identifier(node.name), origin_of(node))
+            return number(val.node.expr, b, lambda e: self._known(expression_of(e, self.sizes.names)))
         if isinstance(val, (bool, float)):
             return val
         if is_assertion(node):

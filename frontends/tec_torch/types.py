@@ -100,7 +100,7 @@ class Sizes:
 
     def __init__(self, names: Mapping[str, str] | None = None):
         self.names = names or {}
-        self._forms: dict[Dim, Dim] = {}
+        self._forms: dict[Dim, Size] = {}
         self._first: list[torch.SymInt] = []  # of each form that stands for itself
         self._dims: list[Dim] = []
 
@@ -111,10 +111,11 @@ class Sizes:
             return size
         found = self._forms.get(size)
         if found is None:
-            same = (
-                d for s, d in zip(self._first, self._dims) if _hint(s) == _hint(n) and statically_known_true(s == n)
-            )
-            found = self._forms[size] = next(same, size)
+            traced = _hint(n)
+            # Channels that a convolution's weights have. What is made of a size stays so: one of its factors alone would not say that a view has as many elements.
+            is_known = traced is not None and n.node.expr.is_Symbol and statically_known_true(n == traced)
+            same = (d for s, d in zip(self._first, self._dims) if _hint(s) == traced and statically_known_true(s == n))
+            found = self._forms[size] = traced if is_known and traced is not None else next(same, size)
             if found is size:
                 self._first.append(n)
                 self._dims.append(size)

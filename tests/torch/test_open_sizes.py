@@ -143,3 +143,40 @@ def test_sizes_that_guards_make_equal_are_one():
         for shape in ((2, 3, 16, 12), (1, 3, 20, 20), (3, 3, 8, 30)):
             x = torch.randn(shape)
             torch.testing.assert_close(fast(x), m(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["bilinear", "nearest", "corners", "number"])
+def test_quotients_of_open_sizes_are_numbers_of_the_network(how):
+    """The scales of an image with open sides; multiplications by them once stayed torch's."""
+
+    def f(x):
+        h, w = x.shape[2:]
+        if how == "number":
+            return x * (h / w) ** 0.5 + x.mean((2, 3), keepdim=True) * (h * w) / (h * w - 1)
+        mode = {"corners": "bilinear"}.get(how, how)
+        y = F.interpolate(
+            x.relu(), size=(h + 3, w * 2 - 1), mode=mode, align_corners=True if how == "corners" else None
+        )
+        return y.sigmoid()
+
+    torch._dynamo.reset()
+    fast = torch.compile(f, backend="tec", dynamic=True, options={"strict": True})
+    with torch.no_grad():
+        for shape in ((2, 3, 8, 9), (3, 3, 11, 6)):
+            (x,) = drawn(shape)
+            torch.testing.assert_close(fast(x), f(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_size_that_guards_fix_is_a_number():
+    """Channels that are only looked at, then convolved: the weights say how many they are."""
+    conv = nn.Conv2d(4, 3, 3, padding=1)
+
+    def f(x):
+        return conv(x.flip(1) * x.shape[1])
+
+    torch._dynamo.reset()
+    fast = torch.compile(f, backend="tec", dynamic=True, options={"strict": True})
+    with torch.no_grad():
+        for shape in ((2, 4, 8, 9), (3, 4, 11, 6)):
+            (x,) = drawn(shape)
+            torch.testing.assert_close(fast(x), f(x), rtol=1e-5, atol=1e-5)
