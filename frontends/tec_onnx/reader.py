@@ -64,9 +64,9 @@ def elem_type(dtype: str) -> int:
 def load_model(model: Any) -> onnx.ModelProto:
     """A ModelProto from a path, bytes or a ModelProto, weights included. Raises ImportModelError."""
     if isinstance(model, onnx.ModelProto):
-        return _checked(model)
+        return _checked(model, "the model")
     if isinstance(model, (bytes, bytearray)):
-        return _checked(_parse(bytes(model), "the model"))
+        return _checked(_parse(bytes(model), "the model"), "the model")
     if not isinstance(model, (str, os.PathLike)):
         raise ImportModelError(f"not a model: {type(model).__name__}", hint="give a path, bytes or an onnx.ModelProto")
     path = os.fspath(model)
@@ -79,7 +79,7 @@ def load_model(model: Any) -> onnx.ModelProto:
         ) from None
     proto = _parse(data, path)
     _load_external(proto, os.path.dirname(os.path.abspath(path)))
-    return _checked(proto)
+    return _checked(proto, path)
 
 
 def _parse(data: bytes, what: str) -> onnx.ModelProto:
@@ -94,14 +94,15 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
     return proto
 
 
-def _checked(proto: onnx.ModelProto) -> onnx.ModelProto:
+def _checked(proto: onnx.ModelProto, what: str) -> onnx.ModelProto:
     if not proto.HasField("graph") or not proto.graph.output:
         raise ImportModelError(
-            "the model has no graph, or a graph without outputs", hint="the file may be damaged or empty"
+            f"{what} has no graph, or a graph without outputs",
+            hint="the file may be damaged or empty: export or download it again",
         )
     if not proto.opset_import:
         raise ImportModelError(
-            "the model names no operator set",
+            f"{what} names no operator set",
             hint="set opset_import: onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid('', 21)])",
         )
     _check_text(proto.graph)

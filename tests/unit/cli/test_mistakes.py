@@ -25,6 +25,7 @@ TEC = [sys.executable, "-m", "tec"]
         (["run", "."], 2, "is a folder"),
         (["run", "{text}"], 2, "not a model by its name"),
         (["run", "{bad}"], 3, "is no ONNX model"),
+        (["run", "{empty}"], 3, "empty.onnx has no graph"),
         (["run", "{bad_tec}"], 3, "is no tec package"),
         (["run", "{open}"], 2, "give them: --input-dim x 1 3 N M"),
         (["run", "{open}", "--inputs", "{npy}"], 2, "shape (2, 2)"),
@@ -101,9 +102,11 @@ def test_mistake(words, code, said, tec_cli, tiny, open_sizes, tmp_path, monkeyp
         "open": open_sizes,
         "text": tmp_path / "a.txt",
         "bad": tmp_path / "b.onnx",
+        "empty": tmp_path / "empty.onnx",
         "bad_tec": tmp_path / "b.tec",
     }
     names |= {"bad_npy": tmp_path / "b.npy", "npy": tmp_path / "c.npy"}
+    names["empty"].touch()
     for name in ("text", "bad", "bad_tec", "bad_npy"):
         names[name].write_text("no model at all\n")
     np.save(names["npy"], np.zeros((2, 2), np.float32))
