@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from numbers import Integral, Real
@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 from .errors import InternalError, TecError, is_users, kind_of
 from .likeness import meant
+from .records import dataclass
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _CHECKED: WeakSet[Callable[..., Any]] = WeakSet()  # functions that have a door

@@ -49,6 +49,7 @@ RUNTIME = Distribution(
         "tec/errors.py",
         "tec/notebook.py",
         "tec/locks.py",
+        "tec/door.py",
         "tec/likeness.py",
         "tec/records.py",
         "tec/polynomials.py",

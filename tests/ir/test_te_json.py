@@ -102,7 +102,10 @@ def test_mistakes() -> None:
     for call, says in (
         (lambda: te.save_json(3), "save_json of 3"),
         (lambda: te.save_json([A, None]), "save_json of"),
-        (lambda: te.save_json(te.compute((4,), lambda i: A[i], attrs={"x": object()})), "attrs.'x'. of .* is a object"),
+        (
+            lambda: te.save_json(te.compute((4,), lambda i: A[i], attrs={"x": object()})),
+            "attrs.'x'. of .* is an object",
+        ),
         (lambda: te.load_json("{"), "no JSON"),
         (lambda: te.load_json(tec.ir.save_json(te.var("n"))), "no te computation of this version"),
         (lambda: tec.ir.load_json(te.save_json(A)), "no loop IR of this version"),

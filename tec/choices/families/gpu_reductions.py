@@ -97,10 +97,11 @@ class GpuReduction(Space):
         best = min(priced, key=lambda x: (max(near, x[0]), -min(wanted, self._threads(x[1])), x[1]["parts"]))[1]
         most = self._rule("whole_by", 0) if shared else 0
         more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]
-        # More threads a sum before a second kernel; and before a thread's loads wait for each other, where units have few other work-groups.
+        # More threads a sum before a second kernel; and before a thread's loads wait for each other, where units have few other work-groups. Of a product twice as many
+        # are under way.
         if best["parts"] > 1:
             best = min((best, *(c for c in more if why_not(c) is None)), key=lambda c: self.cost(c).seconds)
-        elif outputs < _GROUPS_A_UNIT * units:
+        elif len(self.red.inputs) == 1 and outputs < _GROUPS_A_UNIT * units:
             while more and self._own(best) > _SHARE:
                 best = more.pop(0)
         return best

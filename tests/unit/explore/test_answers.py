@@ -78,7 +78,7 @@ def test_who_does_what_is_what_the_loops_say(ask):
         ("import tec\n\nprint(nothing)\n", 3, "NameError: name 'nothing'"),
         (EXAMPLE.replace("factor=4", "factor=0"), 10, "factor"),
         (EXAMPLE + "raise SystemExit(3)\n", 14, "SystemExit: 3"),
-        (EXAMPLE + "show(3)\n", 14, "a int cannot be shown"),
+        (EXAMPLE + "show(3)\n", 14, "an int cannot be shown"),
         ("import tec\n", 0, "nothing to show"),
         (KERNEL.replace("show(", "# "), 0, "saxpy needs arguments"),
         (KERNEL.replace("2.0, 4096", "2.0"), 7, "takes 4 arguments, show got 3"),

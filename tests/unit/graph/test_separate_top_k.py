@@ -55,9 +55,9 @@ def test_lines_without_whole_loads_take_longer_at_once() -> None:
 
 
 def test_an_argmax_is_the_place_of_the_largest() -> None:
-    g = graph("argmax", (2, 65536), axis=-1, keepdims=False)
+    g = graph("argmax", (2, 262144), axis=-1, keepdims=False)
     assert steps(g) == 2
-    x = line_of((2, 65536), "float32")
+    x = line_of((2, 262144), "float32")
     (got,) = tec.compile(g, CHIP, cache=False).run({"x": x}, device=tec.rocm_emu("gfx942", check="race,init"))
     assert got.tolist() == [5, 9000] and got.shape == (2,)
 
@@ -65,12 +65,12 @@ def test_an_argmax_is_the_place_of_the_largest() -> None:
 def test_lines_may_be_of_any_number() -> None:
     g = Graph()
     g.set_outputs(
-        g.add("argmax", [g.input("x", "float32", (Dim("rows"), 65536))], {"axis": 1, "keepdims": False}), ["y"]
+        g.add("argmax", [g.input("x", "float32", (Dim("rows"), 262144))], {"axis": 1, "keepdims": False}), ["y"]
     )
     assert steps(g) == 2
     net = tec.compile(g, CHIP, cache=False)
     for rows in (2, 3):
-        x = np.concatenate([line_of((2, 65536), "float32"), np.full((1, 65536), -np.inf, np.float32)])[:rows]
+        x = np.concatenate([line_of((2, 262144), "float32"), np.full((1, 262144), -np.inf, np.float32)])[:rows]
         (got,) = net.run({"x": x}, device=tec.rocm_emu("gfx942", check="race,init"))
         assert got.tolist() == [5, 9000, 0][:rows]
 
