@@ -110,8 +110,9 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
 
 
 def _counted(attrs: Attrs, sizes: dict[str, Any], at: Place) -> Any:
-    """How many elements of an output place's window count: those inside the input (or inside the padded input)."""
+    """How many elements of an output place's window count, at least 1: those inside the input (or inside the padded input)."""
     total: Any = 1
+    may_miss = False  # whether a window may lie wholly in padding, or its taps on both sides of a short input
     lists = (attrs[k] for k in ("strides", "kernel", "dilations", "before", "after"))
     for x, s, k, d, b, a in zip(spatial(attrs), *lists):
         low, high = (-b, sizes[x] + a) if attrs.get("include_pad") else (0, sizes[x])
@@ -120,7 +121,8 @@ def _counted(attrs: Attrs, sizes: dict[str, Any], at: Place) -> Any:
         begin = te.max(0, te.floordiv(low - first + d - 1, d))
         end = te.min(k, te.floordiv(high - first + d - 1, d))
         total = total * te.max(end - begin, 0)
-    return total
+        may_miss = may_miss or d > 1 or not (isinstance(b, int) and isinstance(a, int)) or max(b, a) >= k
+    return te.max(total, 1) if may_miss else total
 
 
 @register("avg_pool", REDUCTION, _pool_type, flops=_work, traits=[FOLLOWS_16, WINDOWED], takes=1)

@@ -309,6 +309,16 @@ def test_pools():
     np.testing.assert_allclose(run("lp_pool", x, **attrs, p=2), square, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_window_of_padding_alone_has_the_mean_0(dtype):
+    """As in TVM; of floats it was NaN. A dilated window may pass an input of one element on both sides."""
+    lead = {"strides": (1,), "dilations": (1,), "before": (3,), "after": (3,), "out_space": (6,)}
+    x = np.array([[[4, 6]]], dtype)
+    np.testing.assert_array_equal(run("avg_pool", x, kernel=(3,), **lead), [[[0, 4, 5, 5, 6, 0]]])
+    apart = {"kernel": (2,), "strides": (1,), "dilations": (2,), "before": (1,), "after": (1,), "out_space": (1,)}
+    assert run("avg_pool", x[..., :1], **apart).tolist() == [[[0]]]
+
+
 def test_normalizations():
     x = f(3, 4, 5)
     e = np.exp(x - x.max((1, 2), keepdims=True))
