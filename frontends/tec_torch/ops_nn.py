@@ -264,9 +264,11 @@ def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attr
     if all((not is_symbolic([m, o]) and m % o == 0) or m == o for m, o in zip(space, out)):
         kernel = [1 if m == o else m // o for m, o in zip(space, out)]
         return c.reshape(c.op(window, y, **windows(c, y, kernel, None, 0, 1, out), **attrs), c.shape)
-    if is_symbolic(out):
+    if any(is_symbolic([o]) and m != o for m, o in zip(space, out)):
         raise ImportModelError("an adaptive pooling to an open size", hint=FIX_THE_SIZE)
     for d, (m, o) in enumerate(zip(space, out)):
+        if m == o:
+            continue
         axis = y.ndim - n + d
         parts = [c.op(whole, c.slice(y, axis, a, b - a), axes=(axis,), keepdims=True) for a, b in cells_of(m, o)]
         y = c.concat(parts, axis)

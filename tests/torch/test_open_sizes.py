@@ -180,3 +180,16 @@ def test_a_size_that_guards_fix_is_a_number():
         for shape in ((2, 4, 8, 9), (3, 4, 11, 6)):
             (x,) = drawn(shape)
             torch.testing.assert_close(fast(x), f(x), rtol=1e-5, atol=1e-5)
+
+
+def test_an_adaptive_pool_that_leaves_an_open_side_as_it_is():
+    pools = (nn.AdaptiveAvgPool2d((3, None)), nn.AdaptiveMaxPool2d((None, 2)))
+
+    def f(x):
+        return pools[0](x).sum((2, 3)) + pools[1](x).sum((2, 3))
+
+    torch._dynamo.reset()
+    fast = torch.compile(f, backend="tec", dynamic=True, options={"strict": True})
+    for shape in ((2, 4, 8, 9), (3, 4, 11, 6)):
+        (x,) = drawn(shape)
+        torch.testing.assert_close(fast(x), f(x), rtol=1e-5, atol=1e-5)
