@@ -1,6 +1,6 @@
 """torch's fused calls of attention and of a transformer encoder's layer, which nn.TransformerEncoder makes where nobody learns, as the calls that they stand for.
 
-What they compute, masks as bool among it, is that of aten/native/transformers (PyTorch 2.11).
+What they compute, masks as bool among it, is what PyTorch 2.14 computes (aten/native/transformers).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-_OF_QUERIES, _OF_KEYS = 0, 1  # kinds of masks: [queries, keys], [batch, keys]; others [batch, heads, queries, keys]
+_OF_KEYS = 1  # the kind of masks of [batch, keys]; 0 are of [queries, keys], 2 of [batch, heads, queries, keys]
 
 
 def _seen(mask: torch.Tensor | None, kind: int | None, batch: int) -> torch.Tensor | None:
